@@ -23,7 +23,7 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS)
 
 tree_tests =
-EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests)
+EXTRA_DIST += tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests)
 TEST_EXTENSIONS = .test
