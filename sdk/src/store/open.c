@@ -12,6 +12,7 @@
 #include "store/store.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
