@@ -397,13 +397,13 @@ gyre_status gyre_workers_write(gyre_store *store, const void *data,
     return all(store, &op, error);
 }
 
-gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
-                              uint64_t bytes, uint64_t offset,
-                              gyre_error *error)
+static gyre_status one(gyre_store *store, uint32_t device, gyre_io_kind kind,
+                       void *data, uint64_t bytes, uint64_t offset,
+                       gyre_error *error)
 {
     gyre_worker *w = store->places[device].worker;
 
-    w->op = (gyre_io_op){.kind = GYRE_IO_READ,
+    w->op = (gyre_io_op){.kind = kind,
                          .file = w->file,
                          .buffer = -1,
                          .data = data,
@@ -411,6 +411,21 @@ gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
                          .offset = offset};
     give_command(w, CMD_OP);
     return await(w, error);
+}
+
+gyre_status gyre_workers_write_one(gyre_store *store, uint32_t device,
+                                   const void *data, uint64_t bytes,
+                                   uint64_t offset, gyre_error *error)
+{
+    return one(store, device, GYRE_IO_WRITE, (void *)(uintptr_t)data, bytes,
+               offset, error);
+}
+
+gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
+                              uint64_t bytes, uint64_t offset,
+                              gyre_error *error)
+{
+    return one(store, device, GYRE_IO_READ, data, bytes, offset, error);
 }
 
 const char *gyre_workers_engine(const gyre_store *store)
