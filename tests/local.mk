@@ -9,7 +9,7 @@
 # VALGRIND_FLAGS adds to its flags.
 
 slow_tests =
-cli_tests =
+cli_tests = tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
 fault_tests =
 
 if HAVE_CMOCKA
@@ -19,14 +19,15 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/unit/cli/local.mk
 endif
 
 # Every program without a link line of its own is a unit test.
 LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
-tree_tests = tests/arrows tests/headers tests/symbols
-EXTRA_DIST += tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
+tree_tests = tests/arrows tests/headers tests/manual tests/symbols
+EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests)
 TEST_EXTENSIONS = .test
@@ -34,6 +35,12 @@ gyre_tap = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.s
 LOG_DRIVER = $(gyre_tap)
 TEST_LOG_DRIVER = $(gyre_tap)
 TEST_LOG_COMPILER = $(SHELL)
+
+# A tool of the shell tests, no test itself.
+EXTRA_PROGRAMS = tests/json_get
+tests_json_get_LDADD = $(JANSSON_LIBS)
+check_DATA += tests/json_get$(EXEEXT)
+CLEANFILES += tests/json_get$(EXEEXT)
 
 # Modules of the build tree are found before installed ones.
 gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
