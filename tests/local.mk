@@ -3,6 +3,7 @@
 #
 #     tests/unit/<room>/local.mk    check_PROGRAMS += tests/unit/<room>/test_x
 #     cli_tests, fault_tests        tests/cli/x.test, tests/fault/x.test
+#     peer_tests                    tests/peer/x.test, against others' code
 #     slow_tests                    programs that check-valgrind leaves out
 #
 # `make check-valgrind` runs the unit tests but those under valgrind's memcheck;
@@ -11,6 +12,7 @@
 slow_tests =
 cli_tests = tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
 fault_tests =
+peer_tests =
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -22,14 +24,18 @@ include tests/unit/store/local.mk
 include tests/unit/cli/local.mk
 endif
 
+include tests/peer/local.mk
+
 # Every program without a link line of its own is a unit test.
 LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
+EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
+	$(fault_tests) $(peer_tests)
 
-TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests)
+TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
+	$(peer_tests)
 TEST_EXTENSIONS = .test
 gyre_tap = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(gyre_tap)
@@ -37,7 +43,7 @@ TEST_LOG_DRIVER = $(gyre_tap)
 TEST_LOG_COMPILER = $(SHELL)
 
 # A tool of the shell tests, no test itself.
-EXTRA_PROGRAMS = tests/json_get
+EXTRA_PROGRAMS += tests/json_get
 tests_json_get_LDADD = $(JANSSON_LIBS)
 check_DATA += tests/json_get$(EXEEXT)
 CLEANFILES += tests/json_get$(EXEEXT)
