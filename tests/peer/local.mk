@@ -4,7 +4,7 @@
 peer_tests += tests/peer/optimizers.test
 EXTRA_DIST += tests/peer/job.h tests/peer/optimizers_torch.py
 
-EXTRA_PROGRAMS = tests/peer/opt_driver tests/peer/ref_driver
+EXTRA_PROGRAMS += tests/peer/opt_driver tests/peer/ref_driver
 check_DATA += tests/peer/opt_driver
 tests_peer_opt_driver_LDADD = sdk/libgyre_core.la
 if HAVE_LUA
