@@ -32,7 +32,9 @@ gyre_status gyre_fail_errno(gyre_error *error, gyre_status fallback, int err,
 
 /* ---- memory ---------------------------------------------------------- */
 
-/* All return NULL when out of memory or when the product overflows. */
+/* All return NULL when out of memory or when the product overflows, and never
+ * for a size of 0.  A block that cannot grow stays as it was.  `align` is a
+ * power of two, at least 16.  Freeing NULL does nothing. */
 void *gyre_alloc(gyre_context *context, size_t count, size_t size);
 void *gyre_alloc_zero(gyre_context *context, size_t count, size_t size);
 void *gyre_alloc_aligned(gyre_context *context, size_t bytes, size_t align);
@@ -71,10 +73,15 @@ void gyre_log(gyre_context *context, gyre_log_level level, const char *format,
 
 /*
  * One pointer per room: what a room above base hangs on the context.  The room
- * sets it once with the function that frees it; later ones are freed first.
- * gyre_context_lock guards setting and the room's own state.
+ * sets it once with the function that frees it; rooms later in this list are
+ * freed first.  gyre_context_lock guards setting and the room's own state;
+ * reading the pointer needs no lock.
  */
-typedef enum gyre_room { GYRE_ROOM_TRACE, GYRE_ROOM_REGISTRY, GYRE_ROOM_COUNT } gyre_room;
+typedef enum gyre_room {
+    GYRE_ROOM_TRACE,
+    GYRE_ROOM_REGISTRY,
+    GYRE_ROOM_COUNT
+} gyre_room;
 void *gyre_context_room(gyre_context *context, gyre_room room);
 void gyre_context_set_room(gyre_context *context, gyre_room room, void *state,
                            void (*release)(gyre_context *, void *));
