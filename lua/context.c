@@ -159,8 +159,6 @@ void gl_open_context(lua_State *L)
         {"import", gl_import},
         {"reshard", gl_reshard},
         {"fsck", gl_fsck},
-        {"trace", gl_trace},
-        {"write_trace", gl_write_trace},
         {NULL, NULL}};
 
     luaL_newmetatable(L, GL_CONTEXT);

@@ -98,13 +98,13 @@ int gl_take_context(lua_State *L, gl_context **out);
 void gl_context_release(gl_context *context); /* one user less */
 
 int gl_context_new(lua_State *L);
-int gl_plugins(lua_State *L);
-int gl_plugin(lua_State *L);
-int gl_trace(lua_State *L);
-int gl_write_trace(lua_State *L);
 void gl_open_context(lua_State *L);
 
-/* ---- settings and specs (spec.c) -------------------------------------- */
+/* ---- plugins, settings and specs (plugins.c, spec.c) ------------------- */
+
+int gl_plugins(lua_State *L);
+int gl_plugin(lua_State *L);
+int gl_optimizer(lua_State *L);
 
 /* Settings from the named fields of the table at t; words are looked up in the
  * parameter table of the optimizer `plugin`, and with `check` numbers, too. */
@@ -114,7 +114,7 @@ gyre_status gl_settings(lua_State *L, gl_context *context, const char *plugin,
                         gyre_error *error);
 
 /* What gyre.create and gyre.plan take: spec and options from one table.  The
- * fields are those of the table plus `extra` (NULL, or NULL-terminated). */
+ * fields it takes are in gl_check_store_fields. */
 gyre_status gl_spec(lua_State *L, gl_context *context, int t, int anchor,
                     gyre_store_spec *spec, gyre_error *error);
 void gl_store_options(lua_State *L, int t, int anchor,
@@ -124,8 +124,6 @@ void gl_devices(lua_State *L, int t, int anchor, const char *const **devices,
 void gl_weights(lua_State *L, int t, int anchor, const double **weights,
                 size_t *count);
 void gl_check_store_fields(lua_State *L, int t, bool create);
-
-int gl_optimizer(lua_State *L);
 
 /* ---- store (store.c, ask.c) and round (round.c) ------------------------ */
 
@@ -174,5 +172,20 @@ int gl_options(lua_State *L);
 int gl_plan(lua_State *L);
 int gl_plan_run(lua_State *L);
 int gl_memory(lua_State *L);
+
+/* ---- reading the machine (probe.c) ------------------------------------- */
+
+typedef struct gl_rates {
+    double read, write; /* bytes per second */
+    char where[256];    /* the folder that was measured */
+} gl_rates;
+
+/* Write and read `bytes` in a file without a name beside `path`; `buffer` has
+ * a MiB and is aligned to 4096.  False when that is not possible. */
+bool gl_measure(const char *path, void *buffer, size_t bytes,
+                gl_rates *rates);
+
+/* Memory of this process now, resident, in bytes; 0 when unknown. */
+uint64_t gl_resident(void);
 
 #endif
