@@ -4,6 +4,9 @@
 #     tests/unit/<room>/local.mk    check_PROGRAMS += tests/unit/<room>/test_x
 #     cli_tests, fault_tests        tests/cli/x.test, tests/fault/x.test
 #     slow_tests                    programs that check-valgrind leaves out
+#
+# `make check-valgrind` runs the unit tests but those under valgrind's memcheck;
+# VALGRIND_FLAGS adds to its flags.
 
 slow_tests =
 cli_tests =
@@ -22,8 +25,8 @@ endif
 LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS)
 
-tree_tests =
-EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests)
+tree_tests = tests/arrows tests/headers tests/symbols
+EXTRA_DIST += tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests)
 TEST_EXTENSIONS = .test
@@ -41,5 +44,23 @@ AM_TESTS_ENVIRONMENT = \
 	GYRE='$(abs_top_builddir)/sdk/cli/gyre'; export GYRE; \
 	GYRE_TOP_SRC='$(abs_top_srcdir)'; export GYRE_TOP_SRC; \
 	GYRE_TOP_BUILD='$(abs_top_builddir)'; export GYRE_TOP_BUILD; \
+	GYRE_BIT_CFLAGS='$(GYRE_BIT_CFLAGS)'; export GYRE_BIT_CFLAGS; \
 	CC='$(CC)'; export CC; \
 	SANITIZER='$(GYRE_SANITIZER_CFLAGS)'; export SANITIZER;
+
+valgrind_tests = $(filter-out $(slow_tests),$(check_PROGRAMS))
+EXTRA_DIST += tests/valgrind.supp
+
+.PHONY: check-valgrind
+check-valgrind: all $(check_PROGRAMS)
+	@test '$(VALGRIND)' != no || { \
+	  echo 'check-valgrind: install valgrind, then configure again' >&2; \
+	  exit 1; }
+	@test -z '$(GYRE_SANITIZER_CFLAGS)' || { \
+	  echo 'check-valgrind: not in a sanitizer build' >&2; exit 1; }
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(valgrind_tests)' \
+	  TEST_SUITE_LOG=test-suite-valgrind.log \
+	  LOG_COMPILER='$(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
+	  $(VALGRIND) --quiet --error-exitcode=9 --leak-check=full \
+	  --errors-for-leak-kinds=definite,indirect \
+	  --suppressions=$(abs_top_srcdir)/tests/valgrind.supp $(VALGRIND_FLAGS)'

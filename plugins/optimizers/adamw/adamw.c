@@ -7,7 +7,7 @@
       "decay rate of the first moment")                                       \
     P(beta2, GYRE_STEP, GYRE_FLOAT(0.999, 0.0, 1.0, "[)"),                    \
       "decay rate of the second moment")                                      \
-    P(eps, GYRE_STEP, GYRE_FLOAT(1e-8, 0.0, GYRE_NO_LIMIT, "[)"),             \
+    P(eps, GYRE_STEP, GYRE_FLOAT(1e-8, 1e-38, GYRE_NO_LIMIT, "[)"),           \
       "added to the root, after bias correction")                             \
     P(weight_decay, GYRE_STEP, GYRE_FLOAT(1e-2, 0.0, GYRE_NO_LIMIT, "[)"),    \
       "decay of the parameter, times the learning rate")                      \

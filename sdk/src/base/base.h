@@ -80,6 +80,7 @@ void gyre_log(gyre_context *context, gyre_log_level level, const char *format,
 typedef enum gyre_room {
     GYRE_ROOM_TRACE,
     GYRE_ROOM_REGISTRY,
+    GYRE_ROOM_IO,
     GYRE_ROOM_COUNT
 } gyre_room;
 void *gyre_context_room(gyre_context *context, gyre_room room);
