@@ -313,7 +313,9 @@ static int model_memory(lua_State *L)
     return 1;
 }
 
-EXPORT int luaopen_gpt(lua_State *L)
+EXPORT int luaopen_gpt(lua_State *L);
+
+int luaopen_gpt(lua_State *L)
 {
     static const luaL_Reg methods[] = {
         {"parameters", model_parameters},
