@@ -25,7 +25,7 @@
 /* Row of `keys` scores, the first n of which are visible; returns the log
  * of the sum of their exponentials. */
 GPT_VECTOR
-float gpt_softmax_row(float *s, size_t n, size_t keys)
+static float softmax_row(float *s, size_t n, size_t keys)
 {
     float largest = s[0], sum = 0.0f;
 
@@ -48,7 +48,7 @@ float gpt_softmax_row(float *s, size_t n, size_t keys)
 
 /* s becomes P, d becomes dS = P (dP - delta). */
 GPT_VECTOR
-void gpt_softmax_row_backward(float *s, float *d, float lse, float delta,
+static void softmax_row_backward(float *s, float *d, float lse, float delta,
                               size_t n, size_t keys)
 {
 #pragma omp simd
@@ -61,7 +61,7 @@ void gpt_softmax_row_backward(float *s, float *d, float lse, float delta,
 }
 
 GPT_VECTOR
-float gpt_dot(const float *a, const float *b, size_t n)
+static float dot(const float *a, const float *b, size_t n)
 {
     float sum = 0.0f;
 
@@ -95,7 +95,7 @@ void gpt_attention(const gpt_head *h, size_t q0, size_t q1, float *scratch)
 
         scores(h, scratch, r0, r1 - r0, r1);
         for (size_t r = r0; r < r1; r++)
-            h->lse[r] = gpt_softmax_row(scratch + (r - r0) * h->score_ld,
+            h->lse[r] = softmax_row(scratch + (r - r0) * h->score_ld,
                                         r + 1, r1);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans,
                     (int)(r1 - r0), (int)h->dim, (int)r1, 1.0f, scratch,
@@ -133,10 +133,10 @@ void gpt_attention_backward(const gpt_head *h, const float *dout, float *dq,
                     1.0f, d, width, h->v, stride, 0.0f, dscore, ld);
         for (size_t r = r0; r < r1; r++) {
             /* sum_j P_j dP_j = out . dout */
-            float delta = gpt_dot(h->out + r * h->width,
+            float delta = dot(h->out + r * h->width,
                                   dout + r * h->width, h->dim);
 
-            gpt_softmax_row_backward(score + (r - r0) * h->score_ld,
+            softmax_row_backward(score + (r - r0) * h->score_ld,
                                      dscore + (r - r0) * h->score_ld,
                                      h->lse[r], delta, r + 1, r1);
         }

@@ -124,9 +124,18 @@ static inline const float *gpt_data(gpt *g, size_t layer,
     return gpt_layer_parameter(g, layer, which)->data;
 }
 
-bool gpt_mul(size_t a, size_t b, size_t *out); /* false on overflow */
 void gpt_fail(gpt *g, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* ---- sizes (gpt_memory.c) ---- */
+
+/* Replaces threads 0 and names what is wrong, or returns NULL. */
+const char *gpt_check_config(gpt_config *config);
+size_t gpt_parameter_total(const gpt_config *config);
+/* Dimensions of parameter i; shape[1] is 0 for a vector. */
+void gpt_parameter_shape(const gpt_config *config, size_t i,
+                         size_t shape[2]);
+/* Bytes of data, then grad, 0 on overflow; carves them when g is given. */
+size_t gpt_arena_layout(const gpt_config *config, gpt *g);
 /* Bytes of the workspace, 0 on overflow; carves it when ws->block is set. */
 size_t gpt_workspace_layout(const gpt_config *config, size_t batch,
                             gpt_workspace *ws);

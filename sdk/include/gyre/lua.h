@@ -238,8 +238,13 @@ static inline int gyre_lua_array_tostring(lua_State *L)
 /* Push the metatable of arrays, made when it is not there yet. */
 static inline void gyre_lua_array_metatable(lua_State *L)
 {
-    if (!luaL_newmetatable(L, GYRE_LUA_ARRAY))
-        return;
+    if (!luaL_newmetatable(L, GYRE_LUA_ARRAY)) {
+        int complete = lua_getfield(L, -1, "__methods") == LUA_TTABLE;
+
+        lua_pop(L, 1);
+        if (complete)
+            return;
+    }
     lua_pushcfunction(L, gyre_lua_array_newindex);
     lua_setfield(L, -2, "__newindex");
     lua_pushcfunction(L, gyre_lua_array_len);
