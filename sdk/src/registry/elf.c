@@ -115,7 +115,7 @@ bool gyre_elf_needed(const uint8_t *bytes, size_t size,
                      int (*each)(void *user, const char *library), void *user,
                      const char **why)
 {
-    image in = {bytes, size, {{0}}};
+    image in = {.bytes = bytes, .size = size};
     Elf64_Phdr dynamic;
     Elf64_Dyn tag;
     uint64_t strings = 0, offset;

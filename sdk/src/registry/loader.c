@@ -96,7 +96,7 @@ gyre_status gyre_plugin_needs(const char *path,
                               void *user, gyre_error *error)
 {
     needs to = {each, user};
-    file_image image;
+    file_image image = {NULL, 0};
     const char *why = NULL;
     gyre_status status;
 

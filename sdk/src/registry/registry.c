@@ -219,7 +219,7 @@ gyre_status gyre_registry_get(gyre_context *context, gyre_registry **out,
                               gyre_error *error)
 {
     gyre_status status = GYRE_OK;
-    gyre_registry *registry;
+    gyre_registry *registry = NULL;
 
     if (context == NULL)
         return gyre_fail(error, GYRE_INVALID, "registry: context is NULL");
@@ -244,7 +244,7 @@ gyre_status gyre_plugin_add(gyre_context *context,
                             gyre_module_entry_function entry,
                             gyre_error *error)
 {
-    gyre_registry *registry;
+    gyre_registry *registry = NULL;
     const gyre_module *module;
     gyre_status status;
 

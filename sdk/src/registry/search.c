@@ -263,7 +263,7 @@ gyre_status gyre_plugin_find(gyre_context *context, const char *kind,
                              const char *name, const gyre_plugin **out,
                              gyre_error *error)
 {
-    gyre_registry *registry;
+    gyre_registry *registry = NULL;
     gyre_status status;
 
     if (kind == NULL || name == NULL || out == NULL)
@@ -305,7 +305,7 @@ static gyre_status load_bare(gyre_context *context, gyre_registry *registry,
 gyre_status gyre_plugin_load(gyre_context *context, const char *path,
                              gyre_error *error)
 {
-    gyre_registry *registry;
+    gyre_registry *registry = NULL;
     gyre_status status;
 
     if (path == NULL || path[0] == '\0')
@@ -338,7 +338,7 @@ gyre_status gyre_plugin_each(gyre_context *context,
                                          const char *path),
                              void *user, gyre_error *error)
 {
-    gyre_registry *registry;
+    gyre_registry *registry = NULL;
     gyre_entry **list;
     size_t count = 0, room;
     gyre_status status;
