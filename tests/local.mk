@@ -23,7 +23,7 @@ endif
 
 # Every program without a link line of its own is a unit test.
 LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
-AM_CFLAGS += $(CMOCKA_CFLAGS)
+AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/symbols
 EXTRA_DIST += tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
