@@ -159,6 +159,10 @@ void gl_open_context(lua_State *L)
         {"import", gl_import},
         {"reshard", gl_reshard},
         {"fsck", gl_fsck},
+        {"span", gl_span},
+        {"trace", gl_trace},
+        {"write_trace", gl_write_trace},
+        {"clear_trace", gl_clear_trace},
         {NULL, NULL}};
 
     luaL_newmetatable(L, GL_CONTEXT);

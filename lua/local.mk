@@ -19,6 +19,7 @@ lua_module_sources = \
 	lua/round.c \
 	lua/spec.c \
 	lua/store.c \
+	lua/trace.c \
 	lua/util.c
 
 if HAVE_LUA

@@ -62,6 +62,7 @@ __attribute__((visibility("default"))) int luaopen_gyre(lua_State *L)
     gl_open_store(L);
     gl_open_round(L);
     gl_open_progress(L);
+    gl_open_trace(L);
     luaL_newlib(L, functions);
     gl_set_flag(L, "dry_run", 0);
     gl_set_flag(L, "json_output", 0);

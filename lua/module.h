@@ -100,6 +100,14 @@ void gl_context_release(gl_context *context); /* one user less */
 int gl_context_new(lua_State *L);
 void gl_open_context(lua_State *L);
 
+/* ---- trace (trace.c) ---------------------------------------------------- */
+
+int gl_span(lua_State *L);
+int gl_trace(lua_State *L);
+int gl_write_trace(lua_State *L);
+int gl_clear_trace(lua_State *L);
+void gl_open_trace(lua_State *L);
+
 /* ---- plugins, settings and specs (plugins.c, spec.c) ------------------- */
 
 int gl_plugins(lua_State *L);
