@@ -8,6 +8,7 @@
 #define GYRE_CLI_COMMANDS_H
 
 #define CLI_COMMANDS(COMMAND)                              \
+    COMMAND(bench, "measure speed beside a peer")          \
     COMMAND(plugins, "list plugins, or describe one")      \
     COMMAND(version, "show version and what is built in")
 

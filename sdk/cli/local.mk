@@ -17,5 +17,6 @@ sdk_cli_gyre_SOURCES = \
 	sdk/cli/cmd_version.c \
 	sdk/cli/commands.h \
 	sdk/cli/main.c
+sdk_cli_gyre_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/sdk/cli
 sdk_cli_gyre_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 sdk_cli_gyre_LDADD = sdk/cli/libcli.la sdk/libgyre.la $(JANSSON_LIBS) -lm
