@@ -49,9 +49,10 @@ static void weight_tile(void *job, size_t task, size_t worker)
 {
     const tile_job *t = job;
     const size_t across = gpt_pieces(t->in, GPT_TILE_IN);
-    const size_t o0 = task / across * GPT_TILE_OUT;
+    const size_t down = gpt_tile_out(t->out);
+    const size_t o0 = task / across * down;
     const size_t i0 = task % across * GPT_TILE_IN;
-    const size_t o1 = gpt_piece_end(o0, GPT_TILE_OUT, t->out);
+    const size_t o1 = gpt_piece_end(o0, down, t->out);
     const size_t i1 = gpt_piece_end(i0, GPT_TILE_IN, t->in);
 
     (void)worker;
@@ -77,7 +78,7 @@ static void weight_gradient(const gpt_pass *p, gpt_parameter *weight,
                     .out = weight->shape[0]};
 
     gpt_pool_run(g->pool, weight_tile, &job,
-                 gpt_pieces(job.out, GPT_TILE_OUT) *
+                 gpt_pieces(job.out, gpt_tile_out(job.out)) *
                      gpt_pieces(job.in, GPT_TILE_IN));
     announce(g, &weight[0]);
     if (bias)
@@ -166,8 +167,8 @@ static void backward_end(void *job, size_t task, size_t worker)
     gpt_workspace *ws = &g->ws;
     const size_t c = g->config.width;
     const gpt_parameter *tail = &g->parameter[g->parameters - 3];
-    size_t r0 = task * GPT_ROW_BLOCK;
-    size_t rows = gpt_piece_end(r0, GPT_ROW_BLOCK, p->row1) - r0;
+    size_t r0 = task * p->block;
+    size_t rows = gpt_piece_end(r0, p->block, p->row1) - r0;
 
     (void)worker;
     linear_backward(ws->dln + r0 * c, ws->logits + r0 * GPT_VOCABULARY,
@@ -185,8 +186,8 @@ static void backward_mlp(void *job, size_t task, size_t worker)
     gpt_workspace *ws = &g->ws;
     const size_t c = g->config.width, l = p->layer;
     const gpt_layer *a = &ws->layer[l];
-    size_t r0 = task * GPT_ROW_BLOCK;
-    size_t rows = gpt_piece_end(r0, GPT_ROW_BLOCK, p->row1) - r0;
+    size_t r0 = task * p->block;
+    size_t rows = gpt_piece_end(r0, p->block, p->row1) - r0;
     float *dfc = ws->dwide + r0 * 4 * c;
 
     (void)worker;
@@ -225,8 +226,8 @@ static void backward_qkv(void *job, size_t task, size_t worker)
     gpt_workspace *ws = &g->ws;
     const size_t c = g->config.width, l = p->layer;
     const gpt_layer *a = &ws->layer[l];
-    size_t r0 = task * GPT_ROW_BLOCK;
-    size_t rows = gpt_piece_end(r0, GPT_ROW_BLOCK, p->row1) - r0;
+    size_t r0 = task * p->block;
+    size_t rows = gpt_piece_end(r0, p->block, p->row1) - r0;
 
     (void)worker;
     linear_backward(ws->dln + r0 * c, ws->dwide + r0 * 3 * c,
@@ -260,7 +261,7 @@ void gpt_backward(gpt_pass *p)
     gpt *g = p->g;
     gpt_parameter *tail = &g->parameter[g->parameters - 3];
     const gpt_workspace *ws = &g->ws;
-    size_t blocks = gpt_pieces(p->row1, GPT_ROW_BLOCK);
+    size_t blocks = gpt_pieces(p->row1, p->block);
 
     gpt_pool_run(g->pool, backward_end, p, blocks);
     weight_gradient(p, &tail[2], false, ws->logits, ws->lnf);

@@ -12,7 +12,7 @@
  * bits for 1 to 4 threads where the shape is a multiple of its kernel; other
  * shapes (333 x 777 x 555, and 144 x 48 x 700 transposed) come out different
  * with 1 and with 2 threads. Blocks of fixed shape with one thread each are
- * free of that and cost 5 % at widths of 128 and more.
+ * free of that, at a small price (gpt_internal.h).
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -102,8 +102,8 @@ static void forward_rows(void *job, size_t task, size_t worker)
 {
     const gpt_pass *p = job;
     gpt *g = p->g;
-    size_t r0 = p->row0 + task * GPT_ROW_BLOCK;
-    size_t r1 = gpt_piece_end(r0, GPT_ROW_BLOCK, p->row1);
+    size_t r0 = p->row0 + task * p->block;
+    size_t r1 = gpt_piece_end(r0, p->block, p->row1);
 
     (void)worker;
     if (p->layer == 0)
@@ -154,8 +154,10 @@ static void forward_heads(void *job, size_t task, size_t worker)
 void gpt_forward(gpt_pass *p)
 {
     gpt *g = p->g;
-    size_t blocks = gpt_pieces(p->row1 - p->row0, GPT_ROW_BLOCK);
+    size_t blocks;
 
+    p->block = gpt_row_block(p->row1 - p->row0, g->config.width);
+    blocks = gpt_pieces(p->row1 - p->row0, p->block);
     for (p->layer = 0; p->layer < g->config.layers; p->layer++) {
         gpt_pool_run(g->pool, forward_rows, p, blocks);
         gpt_pool_run(g->pool, forward_heads, p,

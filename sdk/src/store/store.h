@@ -224,11 +224,13 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
 typedef struct gyre_worker gyre_worker;
 
 typedef struct gyre_place {
-    char *path;                /* directory or block file, as given */
+    char *path;                /* as in the manifest: "." is the store's own
+                                  directory, a folder, or a block file */
     char *file;                /* what is opened */
     uint8_t uuid[16];
-    int fd;
+    int fd;                    /* -1: not open */
     int direct;
+    bool made;                 /* by this store object: unlink on failure */
     gyre_worker *worker;
 } gyre_place;
 
@@ -280,12 +282,17 @@ struct gyre_store {
 
     gyre_round *round;
     float *gradients;          /* train_grains * GYRE_GRAIN, kept over rounds */
+    size_t gradient_count;
+    uint64_t lock_wait_ns;
+    uint64_t memory_limit;
     float *peek;               /* one chunk for gyre_store_read */
     uint64_t peek_chunk;       /* which, or UINT64_MAX */
 };
 
-/* ---- files, lock, manifest (place.c, manifest.c) ---------------------- */
+/* ---- files, lock, journal, manifest (place.c, journal.c, manifest.c) -- */
 
+/* Make store->path absolute, so that no later change of folder matters. */
+gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error);
 /* Take DIR/lock.  BUSY at once when a living process holds it. */
 gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
                             gyre_error *error);
@@ -294,18 +301,34 @@ void gyre_place_unlock(gyre_store *store);
  * waits for a dead owner's I/O. */
 gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
                                  uint64_t wait_ns, gyre_error *error);
-/* Name of a device's file: the block file itself, or DIR/UUID8.gN.dNN. */
-char *gyre_place_file_name(gyre_store *store, const char *path,
+/* The folder or block file that a manifest path means. */
+const char *gyre_place_folder(const gyre_store *store, const char *path);
+/* Name of a device's file: the block file itself, or DIR/UUID8.gN.dNN; freed
+ * with gyre_free_text. */
+char *gyre_place_file_name(const gyre_store *store, const char *path,
                            uint32_t index);
-/* Remove files of other generations of this store. */
-void gyre_place_clean(gyre_store *store);
+bool gyre_place_is_block(const char *path);
+
+/*
+ * The journal DIR/changing: names of files, one a line, that a change of
+ * generation makes or removes.  Whatever it names and the manifest in force
+ * does not is garbage after a crash.
+ */
+gyre_status gyre_journal_write(const gyre_store *store,
+                               const gyre_store *old, gyre_error *error);
+/* Remove what the journal names and `store` does not use, then the journal.
+ * `store` NULL: none is used. */
+void gyre_journal_settle(gyre_context *context, const char *path,
+                         const gyre_store *store);
 
 /* Text of the manifest; freed with gyre_free_text. */
 gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                                gyre_error *error);
 /* Write DIR/manifest.json by rename: the flip of create and reshard. */
-gyre_status gyre_manifest_write(gyre_store *store, const char *text,
-                                gyre_error *error);
+gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
+/* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
+gyre_status gyre_file_replace(const gyre_store *store, const char *name,
+                              const char *text, gyre_error *error);
 /* Read DIR/manifest.json into a fresh store (tensors, devices, optimizer). */
 gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error);
 gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
@@ -367,12 +390,13 @@ gyre_status gyre_workers_flush(gyre_store *store, gyre_error *error);
 gyre_status gyre_workers_write(gyre_store *store, const void *data,
                                uint64_t bytes, uint64_t offset,
                                gyre_error *error);
+gyre_status gyre_workers_write_one(gyre_store *store, uint32_t device,
+                                   const void *data, uint64_t bytes,
+                                   uint64_t offset, gyre_error *error);
 gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
                               uint64_t bytes, uint64_t offset,
                               gyre_error *error);
 const char *gyre_workers_engine(const gyre_store *store);
-/* Bytes of one worker's buffers and of everything else it holds. */
-uint64_t gyre_workers_other_bytes(const gyre_store *store);
 
 /* ---- between files ---------------------------------------------------- */
 
@@ -385,18 +409,35 @@ typedef struct gyre_source {
     void *user;
 } gyre_source;
 
-/* Allocate an empty store object with path and options taken over. */
+/* Allocate an empty store object with its lock not taken, path and options taken over. */
 gyre_status gyre_store_blank(gyre_context *context, const char *path,
                              const gyre_store_options *options,
                              gyre_store **out, gyre_error *error);
 /* Free it, whatever of it is there. */
 void gyre_store_free(gyre_store *store);
-/* Build device files for `store` (layout, places, optimizer filled in), write
- * all chunks from `source` and the first record; not the manifest. */
-gyre_status gyre_store_build(gyre_store *store, const gyre_source *source,
-                             gyre_error *error);
-/* Remove the device files that gyre_store_build made. */
+/* Take the device list: paths (NULL: the store's own folder), weights, count.
+ */
+gyre_status gyre_store_take_devices(gyre_store *store,
+                                    const gyre_store_spec *spec,
+                                    gyre_error *error);
+/*
+ * Make the device files of `store` (tensors, devices, optimizer, chunk_grains
+ * and `now` are filled in), write all chunks from `source` and the first
+ * record with `blob`; not the manifest.  `old` is the generation that this one
+ * follows, or NULL.
+ */
+gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
+                             const gyre_source *source, const void *blob,
+                             size_t blob_bytes, gyre_error *error);
+/* Its first two parts, for planning: what spec says, and the layout. */
+gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
+                               gyre_error *error);
+gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error);
+/* Remove the files that gyre_store_build made. */
 void gyre_store_unbuild(gyre_store *store);
+/* Choose the chunk size and the rest of the layout that `spec` leaves open. */
+gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
+                             gyre_error *error);
 /* Allocate tables, image, blob for the layout. */
 gyre_status gyre_store_tables(gyre_store *store, gyre_error *error);
 
@@ -416,13 +457,22 @@ gyre_status gyre_store_check(const gyre_store *store, bool idle,
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
                               const float *data, gyre_error *error);
-/* Copy the parameter of a chunk into bound buffers (transfer.c); returns the
- * bytes delivered. */
+/* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
+ * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
-                            const float *data);
-/* Deliver again the chunks that `which` marks (NULL: all), from current. */
+                            const float *data, const bool *skip);
+/* Deliver again, from current, the chunks whose byte in `which` is not 0
+ * (NULL: all).  Only chunks of trainable tensors have a byte. */
 gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
                                  gyre_error *error);
+/* Everything of an open but the choice of a record: fsck looks for itself. */
+gyre_status gyre_store_attach(gyre_store *store,
+                              const gyre_store_options *options,
+                              gyre_error *error);
+/* Memory of the store's lines (plan.c), and the refusal above the limit. */
+void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
+gyre_status gyre_store_check_memory(const gyre_store *store,
+                                    gyre_error *error);
 /* Free what is left of an open round (close, errors). */
 void gyre_round_discard(gyre_round *round);
 
