@@ -354,15 +354,14 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     if (work.version == 1)
         return GYRE_OK;
-    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run))
-        for (uint32_t v = 0; v < vars; v++) {
-            gyre_status status = f->source->fill(
-                f->source->user, run.tensor, (int)v - 1, run.index, run.n,
-                data + v * elements + run.at, error);
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
+        gyre_status status = f->source->fill(
+            f->source->user, run.tensor, run.index, run.n, vars,
+            data + run.at, elements, error);
 
-            if (status != GYRE_OK)
-                return status;
-        }
+        if (status != GYRE_OK)
+            return status;
+    }
     entry->step = store->now.step;
     entry->version = 0;
     entry->hash = gyre_device_hash(
@@ -374,17 +373,29 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     return GYRE_OK;
 }
 
+static void fill_ended(void *user, uint32_t device, gyre_status status)
+{
+    const filling *f = user;
+
+    f->source->ended(f->source->user, device, status);
+}
+
 static gyre_status fill_all(gyre_store *store, const gyre_source *source,
                             gyre_error *error)
 {
     filling f = {store, source};
-    gyre_stream stream = {.table = NULL, .process = fill_chunk, .user = &f};
+    gyre_stream stream = {.table = NULL,
+                          .process = fill_chunk,
+                          .ended = source->ended != NULL ? fill_ended : NULL,
+                          .user = &f};
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < store->layout.chunks; c++)
         for (uint32_t v = 0; v < gyre_layout_versions(&store->layout, c); v++)
             gyre_workers_push(store, c, v);
     gyre_workers_close(store);
+    if (source->watch != NULL)
+        source->watch(source->user);
     return gyre_workers_join(store, NULL, error);
 }
 
@@ -479,19 +490,17 @@ typedef struct initial {
     const float *slots;
 } initial;
 
-static gyre_status fill_initial(void *user, size_t tensor, int slot,
-                                uint64_t first, size_t n, float *out,
-                                gyre_error *error)
+static gyre_status fill_initial(void *user, size_t tensor, uint64_t first,
+                                size_t n, uint32_t vars, float *out,
+                                size_t stride, gyre_error *error)
 {
     const initial *in = user;
     const gyre_tensor *t = &in->tensors[tensor];
     const char *data = t->data;
 
-    if (slot >= 0) {
+    for (uint32_t v = 1; v < vars; v++)
         for (size_t i = 0; i < n; i++)
-            out[i] = in->slots[slot];
-        return GYRE_OK;
-    }
+            out[v * stride + i] = in->slots[v - 1];
     if (data == NULL)
         return GYRE_OK;
     if (!gyre_to_f32(t->dtype, data + first * gyre_dtype_bytes(t->dtype), 1,
@@ -610,7 +619,7 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     if (status == GYRE_OK)
         status = gyre_store_prepare(store, spec, error);
     in = (initial){spec->tensors, store->slot_initial};
-    source = (gyre_source){fill_initial, &in};
+    source = (gyre_source){.fill = fill_initial, .user = &in};
     if (status == GYRE_OK)
         status = gyre_store_build(store, NULL, &source, NULL, 0, error);
     if (status == GYRE_OK)

@@ -119,7 +119,7 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
     return GYRE_OK;
 }
 
-static gyre_status sync_folder(const char *path, gyre_error *error)
+gyre_status gyre_folder_sync(const char *path, gyre_error *error)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     gyre_status status = GYRE_OK;
@@ -131,22 +131,22 @@ static gyre_status sync_folder(const char *path, gyre_error *error)
     return status;
 }
 
-static gyre_status write_whole(int fd, const char *path, const char *text,
-                               size_t bytes, gyre_error *error)
+gyre_status gyre_file_write(int fd, const char *path, const void *data,
+                            size_t bytes, gyre_error *error)
 {
+    const char *at = data;
+
     while (bytes > 0) {
-        ssize_t n = write(fd, text, bytes);
+        ssize_t n = write(fd, at, bytes);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return gyre_fail_errno(error, GYRE_IO, errno, "cannot write %s",
                                    path);
-        text += n;
+        at += n;
         bytes -= (size_t)n;
     }
-    if (fsync(fd) != 0)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", path);
     return GYRE_OK;
 }
 
@@ -162,7 +162,10 @@ gyre_status gyre_file_replace(const gyre_store *store, const char *name,
     fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s", aside);
-    status = write_whole(fd, aside, text, strlen(text), error);
+    status = gyre_file_write(fd, aside, text, strlen(text), error);
+    if (status == GYRE_OK && fsync(fd) != 0)
+        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s",
+                                 aside);
     close(fd);
     if (status == GYRE_OK && rename(aside, path) != 0)
         status = gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s",
@@ -171,7 +174,7 @@ gyre_status gyre_file_replace(const gyre_store *store, const char *name,
         unlink(aside);
         return status;
     }
-    return sync_folder(store->path, error);
+    return gyre_folder_sync(store->path, error);
 }
 
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
