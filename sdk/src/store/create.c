@@ -448,6 +448,19 @@ static gyre_status first_record(gyre_store *store, const void *blob,
     return gyre_store_commit_now(store, blob, blob_bytes, error);
 }
 
+/* The manifest that comes next must not name files that a power failure can
+ * still take away. */
+static gyre_status sync_names(const gyre_store *store, gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
+        if (store->places[d].made)
+            status = gyre_folder_sync(
+                gyre_place_folder(store, store->places[d].path), error);
+    return status;
+}
+
 gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
                              const gyre_source *source, const void *blob,
                              size_t blob_bytes, gyre_error *error)
@@ -472,6 +485,8 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
         status = fill_all(store, source, error);
     if (status == GYRE_OK)
         status = first_record(store, blob, blob_bytes, error);
+    if (status == GYRE_OK)
+        status = sync_names(store, error);
     return status;
 }
 
