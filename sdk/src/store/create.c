@@ -187,9 +187,27 @@ static char *manifest_path(gyre_store *store, const char *given)
     if (given == NULL)
         return gyre_copy_text(store->context, ".");
     real = realpath(given, NULL);
-    copy = gyre_copy_text(store->context, real != NULL ? real : given);
+    /* By any name, the store's own folder moves with the store. */
+    if (real != NULL && strcmp(real, store->path) == 0)
+        copy = gyre_copy_text(store->context, ".");
+    else
+        copy = gyre_copy_text(store->context, real != NULL ? real : given);
     free(real);
     return copy;
+}
+
+/* The lock would refuse the second one too, but only after a long wait. */
+static gyre_status check_blocks(const gyre_store *store, uint32_t d,
+                                gyre_error *error)
+{
+    for (uint32_t e = 0; e < d; e++)
+        if (gyre_place_same_block(store->places[d].file,
+                                  store->places[e].file))
+            return gyre_fail(error, GYRE_INVALID,
+                             "devices %u and %u are the same block file, %s; "
+                             "each device needs its own", e, d,
+                             store->places[d].file);
+    return GYRE_OK;
 }
 
 gyre_status gyre_store_take_devices(gyre_store *store,
@@ -226,6 +244,8 @@ gyre_status gyre_store_take_devices(gyre_store *store,
         if (place->file == NULL)
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
         status = gyre_random_uuid(place->uuid, error);
+        if (status == GYRE_OK)
+            status = check_blocks(store, (uint32_t)d, error);
         if (status != GYRE_OK)
             return status;
     }

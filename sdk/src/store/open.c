@@ -110,6 +110,12 @@ static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
     for (uint32_t k = 0; k < store->layout.devices; k++)
         if (k != d && strcmp(store->places[k].path, store->places[d].path) != 0 &&
             try_place(store, d, k, NULL) == GYRE_OK) {
+            char *path = gyre_copy_text(store->context, store->places[k].path);
+
+            if (path == NULL)
+                return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+            gyre_free_text(store->context, store->places[d].path);
+            store->places[d].path = path;
             gyre_log(store->context, GYRE_LOG_WARNING,
                      "device %u was found as %s", d, store->places[d].file);
             return GYRE_OK;

@@ -308,6 +308,8 @@ const char *gyre_place_folder(const gyre_store *store, const char *path);
 char *gyre_place_file_name(const gyre_store *store, const char *path,
                            uint32_t index);
 bool gyre_place_is_block(const char *path);
+/* Two names of one block device? */
+bool gyre_place_same_block(const char *a, const char *b);
 
 /*
  * The journal DIR/changing: names of files, one a line, that a change of
