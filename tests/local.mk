@@ -19,6 +19,7 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/fault/local.mk
 endif
 
 # Every program without a link line of its own is a unit test.
