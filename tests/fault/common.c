@@ -219,35 +219,44 @@ gyre_status fault_round(const fault_model *model, gyre_store *store,
 
 /* ---- pictures --------------------------------------------------------- */
 
+/* Grain by grain and not slot by slot: the store keeps the last chunk. */
+static gyre_status hash_tensor(gyre_store *store, size_t tensor, uint64_t n,
+                               int slots, uint64_t *hash, gyre_error *error)
+{
+    float data[GYRE_GRAIN];
+    gyre_status status = GYRE_OK;
+
+    for (uint64_t first = 0; first < n; first += GYRE_GRAIN) {
+        size_t k = (size_t)(n - first < GYRE_GRAIN ? n - first : GYRE_GRAIN);
+
+        for (int s = -1; s < slots && status == GYRE_OK; s++) {
+            status = gyre_store_read(store, tensor, s, first, k, GYRE_F32,
+                                     data, error);
+            *hash = XXH3_64bits_withSeed(data, k * sizeof(float), *hash + 1);
+        }
+    }
+    return status;
+}
+
 static gyre_status hash_slots(gyre_store *store, uint32_t slots,
                               fault_picture *picture, gyre_error *error)
 {
     gyre_status status = GYRE_OK;
 
-    picture->slots = 0;
-    for (size_t i = 0; i < FAULT_TENSORS; i++) {
+    for (size_t i = 0; i < FAULT_TENSORS && status == GYRE_OK; i++) {
         gyre_tensor t;
         uint64_t n = 1;
-        int last;
-        float *data;
 
         status = gyre_store_tensor(store, i, &t, &picture->steps[i], error);
         if (status != GYRE_OK)
-            return status;
+            break;
         for (uint32_t k = 0; k < t.rank; k++)
             n *= t.shape[k];
-        last = t.flags & GYRE_TENSOR_FROZEN ? 0 : (int)slots;
-        data = malloc((size_t)n * sizeof(float));
-        for (int s = -1; s < last && status == GYRE_OK; s++) {
-            status = gyre_store_read(store, i, s, 0, n, GYRE_F32, data, error);
-            picture->slots = XXH3_64bits_withSeed(
-                data, (size_t)n * sizeof(float), picture->slots + 1);
-        }
-        free(data);
-        if (status != GYRE_OK)
-            return status;
+        status = hash_tensor(store, i, n,
+                             t.flags & GYRE_TENSOR_FROZEN ? 0 : (int)slots,
+                             &picture->slots, error);
     }
-    return GYRE_OK;
+    return status;
 }
 
 gyre_status fault_look(gyre_store *store, fault_picture *picture,
