@@ -46,7 +46,7 @@ void gyre_store_rewind(gyre_store *store)
         store->layout.tensors[i].step = store->layout.tensors[i].committed_step;
 }
 
-static void take_commit(gyre_store *store)
+void gyre_store_take_commit(gyre_store *store)
 {
     memcpy(store->committed, store->current,
            store->layout.chunks * sizeof(gyre_entry));
@@ -139,7 +139,7 @@ gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
     if (blob_bytes > 0 && blob != store->blob)
         memcpy(store->blob, blob, blob_bytes);
     store->blob_bytes = blob_bytes;
-    take_commit(store);
+    gyre_store_take_commit(store);
     return GYRE_OK;
 }
 

@@ -3,6 +3,8 @@ store_sources = \
 	sdk/src/store/commit.c \
 	sdk/src/store/create.c \
 	sdk/src/store/format.c \
+	sdk/src/store/generation.c \
+	sdk/src/store/generation.h \
 	sdk/src/store/info.c \
 	sdk/src/store/journal.c \
 	sdk/src/store/layout.c \

@@ -110,6 +110,12 @@ static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
     for (uint32_t k = 0; k < store->layout.devices; k++)
         if (k != d && strcmp(store->places[k].path, store->places[d].path) != 0 &&
             try_place(store, d, k, NULL) == GYRE_OK) {
+            char *path = gyre_copy_text(store->context, store->places[k].path);
+
+            if (path == NULL)
+                return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+            gyre_free_text(store->context, store->places[d].path);
+            store->places[d].path = path;
             gyre_log(store->context, GYRE_LOG_WARNING,
                      "device %u was found as %s", d, store->places[d].file);
             return GYRE_OK;
@@ -146,10 +152,20 @@ static gyre_status check_list(const gyre_store *store,
 
 /* ---- records ---------------------------------------------------------- */
 
-/* Take the newest record numbered below `below` into now, current, steps and
- * blob.  NOT_FOUND when there is none. */
-static gyre_status choose_record(gyre_store *store, uint64_t below,
-                                 uint64_t *newest, gyre_error *error)
+static gyre_status check_entries(const gyre_store *store, gyre_error *error)
+{
+    for (uint64_t c = 0; c < store->layout.chunks; c++)
+        if (store->current[c].version >= gyre_layout_versions(&store->layout,
+                                                              c))
+            return gyre_fail(error, GYRE_FORMAT,
+                             "store %s: the record names a slot that chunk "
+                             "%llu does not have", store->path,
+                             (unsigned long long)c);
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
+                              uint64_t *newest, gyre_error *error)
 {
     gyre_layout *layout = &store->layout;
     gyre_error why = {GYRE_OK, "no record was ever written"};
@@ -189,19 +205,7 @@ static gyre_status choose_record(gyre_store *store, uint64_t below,
         return gyre_fail(error, GYRE_NOT_FOUND,
                          "store %s: no device holds a whole commit record "
                          "(%s)", store->path, why.text);
-    return GYRE_OK;
-}
-
-static gyre_status check_entries(const gyre_store *store, gyre_error *error)
-{
-    for (uint64_t c = 0; c < store->layout.chunks; c++)
-        if (store->current[c].version >= gyre_layout_versions(&store->layout,
-                                                              c))
-            return gyre_fail(error, GYRE_FORMAT,
-                             "store %s: the record names a slot that chunk "
-                             "%llu does not have", store->path,
-                             (unsigned long long)c);
-    return GYRE_OK;
+    return check_entries(store, error);
 }
 
 /* ---- verifying -------------------------------------------------------- */
@@ -252,10 +256,8 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
 {
     uint64_t newest = 0;
     gyre_error why = {GYRE_OK, ""};
-    gyre_status status = choose_record(store, UINT64_MAX, &newest, error);
+    gyre_status status = gyre_store_choose(store, UINT64_MAX, &newest, error);
 
-    if (status == GYRE_OK)
-        status = check_entries(store, error);
     if (status != GYRE_OK)
         return status;
     store->next_seq = newest + 1;
@@ -270,8 +272,7 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     status = verify_all(store, error);
     if (status == GYRE_OK || store->layout.versions == 1)
         return status;
-    if (choose_record(store, store->now.seq, &newest, NULL) != GYRE_OK ||
-        check_entries(store, NULL) != GYRE_OK ||
+    if (gyre_store_choose(store, store->now.seq, &newest, NULL) != GYRE_OK ||
         verify_all(store, &why) != GYRE_OK)
         return gyre_fail_prefix(error, status,
                                 "store %s, and the commit before is not whole "
@@ -359,17 +360,13 @@ gyre_status gyre_store_attach(gyre_store *store,
     return status;
 }
 
-static gyre_status open_whole(gyre_store *store, gyre_error *error)
+gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
 {
     gyre_status status = settle_record(store, error);
 
     if (status != GYRE_OK)
         return status;
-    memcpy(store->committed, store->current,
-           store->layout.chunks * sizeof(gyre_entry));
-    store->last = store->now;
-    for (size_t i = 0; i < store->layout.tensor_count; i++)
-        store->layout.tensors[i].committed_step = store->layout.tensors[i].step;
+    gyre_store_take_commit(store);
     if (store->read_only)
         return GYRE_OK;
     gyre_journal_settle(store->context, store->path, store);
@@ -392,7 +389,7 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
     if (status == GYRE_OK) {
         status = gyre_store_attach(store, options, &text);
         if (status == GYRE_OK)
-            status = open_whole(store, &text);
+            status = gyre_store_settle(store, &text);
         if (status == GYRE_OK)
             *out = store;
         else
