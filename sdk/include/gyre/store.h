@@ -104,7 +104,8 @@ GYRE_API gyre_status gyre_store_create(gyre_context *context, const char *path,
 
 /*
  * Open.  Unless `fast`, every chunk of the newest commit is verified; when one
- * fails, the whole store goes back to the commit before (and info says so).
+ * is damaged, the whole store goes back to the commit before (and info says
+ * so).  What cannot be read is an error instead: it may come back.
  * Errors: NOT_FOUND, BUSY (another process; names it), FORMAT, CORRUPT (names
  * device, chunk and tensor range), DIRTY, LAYOUT, plugin errors.  Any thread.
  */

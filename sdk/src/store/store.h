@@ -273,6 +273,7 @@ struct gyre_store {
     gyre_record last;          /* of the last commit */
     uint64_t next_seq;
     uint32_t area;             /* the one that holds `last` */
+    gyre_error unread;         /* an area that no device let us read, or OK */
     uint32_t rounds_since;     /* since the last commit */
     uint64_t *steps;           /* scratch for tensor steps, [tensors] */
     void *image;               /* commit image, layout.area_bytes */
