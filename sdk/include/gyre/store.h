@@ -324,7 +324,7 @@ GYRE_API gyre_status gyre_round_finish(gyre_round *round, const void *blob,
 GYRE_API gyre_status gyre_round_abort(gyre_round *round, gyre_error *error);
 
 /* Commit now, with a blob, between rounds (commit_every above 1, or to change
- * the blob). */
+ * the blob).  Fails as gyre_round_finish does. */
 GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
                                        size_t blob_bytes, gyre_error *error);
 
