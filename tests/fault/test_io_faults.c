@@ -27,10 +27,12 @@ typedef struct trial {
     uint32_t commit_every;
     uint64_t failures;         /* seen, to know that faults were made */
     bool mended;               /* nothing may be seen */
-    bool persistent;
+    bool asked;                /* commits by gyre_store_commit alone */
+    bool early;
 } trial;
 
-static trial *begin(size_t devices, bool disk, uint32_t commit_every)
+static trial *begin(size_t devices, bool disk, uint32_t commit_every,
+                    bool early)
 {
     trial *t = calloc(1, sizeof(*t));
     unit_memory memory = {0};
@@ -48,7 +50,8 @@ static trial *begin(size_t devices, bool disk, uint32_t commit_every)
     fault_save(&t->place, &t->fresh);
     options.commit_every = t->commit_every = commit_every;
     fault_ok(fault_open(context, &t->place, &options, &store, &error), &error);
-    fault_record(&t->model, store, false, &t->history);
+    fault_record(&t->model, store, early, &t->history);
+    t->early = early;
     gyre_context_destroy(context);
     unit_memory_check(&memory);
     return t;
@@ -111,14 +114,20 @@ static void expect_bound(const trial *t, const gyre_error *error)
                      error->text);
 }
 
-static void expect_picture(const trial *t, gyre_store *store, uint64_t round,
+static void expect_picture(trial *t, gyre_store *store, uint64_t round,
                            const char *when)
 {
     gyre_error error = {GYRE_OK, ""};
     fault_picture now;
     const char *what;
 
-    fault_ok(fault_look(store, &now, &error), &error);
+    /* A fault may hit this, one for each device. */
+    for (size_t d = 0; fault_look(store, &now, &error) != GYRE_OK; d++) {
+        if (d == t->place.count)
+            fail_msg("%s: %s", when, error.text);
+        check_text(t, &error);
+        t->failures++;
+    }
     what = fault_differs(&now, &t->history.picture[round],
                          t->commit_every == 1);
     if (what != NULL)
@@ -126,15 +135,17 @@ static void expect_picture(const trial *t, gyre_store *store, uint64_t round,
                  (unsigned long long)round, (unsigned long long)now.round);
 }
 
+static uint64_t commit_of(const trial *t, uint64_t round)
+{
+    return round / t->commit_every * t->commit_every;
+}
+
 /* The round failed: the store is at the last commit and says so. */
 static void after_failure(trial *t, gyre_store *store, uint64_t before,
                           const gyre_error *error)
 {
-    uint64_t commit = before / t->commit_every * t->commit_every;
+    uint64_t commit = commit_of(t, before);
 
-    check_text(t, error);
-    check_status(error);
-    t->failures++;
     if (before != commit && error->status != GYRE_ROLLED_BACK)
         fail_msg("rolled back from %llu to %llu and said %s: %s",
                  (unsigned long long)before, (unsigned long long)commit,
@@ -153,41 +164,92 @@ static uint64_t round_of(const gyre_store *store)
     return info.round;
 }
 
-/* Up to the last round, through failures; returns the failed ones. */
-static unsigned run_rounds(trial *t, gyre_store *store)
+/* The round, and when it is time and nobody else does it, the commit. */
+static gyre_status round_and_commit(trial *t, gyre_store *store,
+                                    gyre_round_report *report,
+                                    gyre_error *error)
 {
-    unsigned failed = 0;
+    char blob[256];
+    gyre_status status = fault_round(&t->model, store, t->early, report,
+                                     error);
 
-    while (round_of(store) < FAULT_ROUNDS) {
-        gyre_error error = {GYRE_OK, ""};
-        uint64_t before = round_of(store);
-        gyre_round_report report;
-        gyre_status status;
+    if (status == GYRE_OK && t->asked &&
+        round_of(store) == commit_of(t, round_of(store)))
+        status = gyre_store_commit(store, blob,
+                                   fault_blob(round_of(store), blob), error);
+    return status;
+}
 
-        if (before % t->commit_every == 0)
-            keep_bound(t);
-        status = fault_round(&t->model, store, false, &report, &error);
-        if (status == GYRE_OK) {
-            assert_memory_equal(&report.norm, &t->history.norm[before + 1],
-                                sizeof(double));
-            continue;
-        }
-        if (++failed > 1)
-            fail_msg("a second failure: %s", error.text);
-        after_failure(t, store, before, &error);
+/* One round; false when the store has to be opened again, since what failed on
+ * one device could not be undone on another. */
+static bool run_round(trial *t, gyre_store *store)
+{
+    gyre_error error = {GYRE_OK, ""};
+    uint64_t before = round_of(store);
+    gyre_round_report report;
+
+    if (before == commit_of(t, before))
+        keep_bound(t);
+    if (round_and_commit(t, store, &report, &error) == GYRE_OK) {
+        assert_memory_equal(&report.norm, &t->history.norm[before + 1],
+                            sizeof(double));
+        return true;
     }
-    return failed;
+    check_text(t, &error);
+    check_status(&error);
+    t->failures++;
+    if (t->place.count > 1 &&
+        (strstr(error.text, "not known which commit") != NULL ||
+         strstr(error.text, "could not be restored") != NULL))
+        return false;
+    after_failure(t, store, before, &error);
+    return true;
+}
+
+static void open_clean(trial *t, gyre_context *context, gyre_store **store)
+{
+    gyre_store_options options = fault_options("posix");
+    gyre_error error = {GYRE_OK, ""};
+
+    options.commit_every = t->commit_every;
+    fault_ok(fault_open(context, &t->place, &options, store, &error), &error);
 }
 
 static void run_clean(trial *t, gyre_context *context, uint64_t at)
 {
-    gyre_store_options options = fault_options("posix");
-    gyre_error error = {GYRE_OK, ""};
     gyre_store *store;
 
-    fault_ok(fault_open(context, &t->place, &options, &store, &error), &error);
+    open_clean(t, context, &store);
     expect_picture(t, store, at, "reopened");
     gyre_store_close(store);
+}
+
+/* Bind and run to the end, through failures; opens again where it must. */
+static void run_to_end(trial *t, gyre_context *context, gyre_store *store)
+{
+    uint64_t failures = t->failures;
+    gyre_error error = {GYRE_OK, ""};
+
+    while (fault_bind(&t->model, store, &error) != GYRE_OK) {
+        check_text(t, &error);
+        assert_true(++t->failures <= failures + t->place.count);
+    }
+    while (round_of(store) < FAULT_ROUNDS) {
+        uint64_t before = round_of(store);
+
+        if (!run_round(t, store)) {
+            gyre_store_close(store);
+            open_clean(t, context, &store);
+            if (round_of(store) != before + 1)
+                expect_picture(t, store, commit_of(t, before), "reopened");
+            fault_ok(fault_bind(&t->model, store, &error), &error);
+        }
+        assert_true(t->failures <= failures + 2 * t->place.count);
+    }
+    assert_false(t->mended && t->failures > failures);
+    expect_picture(t, store, FAULT_ROUNDS, "at the end");
+    gyre_store_close(store);
+    run_clean(t, context, FAULT_ROUNDS);
 }
 
 /* Open with a faulty engine, bind, run, close, reopen.  Returns the number of
@@ -199,32 +261,19 @@ static uint64_t run_once(trial *t, const char *io)
     gyre_store_options options = fault_options(io);
     gyre_error error = {GYRE_OK, ""};
     gyre_store *store;
-    gyre_status status;
-    unsigned failed = 0;
     uint64_t operations;
 
     fault_restore(&t->fresh);
-    options.commit_every = t->commit_every;
-    status = fault_open(context, &t->place, &options, &store, &error);
-    if (status == GYRE_OK) {
-        status = fault_bind(&t->model, store, &error);
-        if (status != GYRE_OK) {
-            check_text(t, &error);
-            failed++;
-            fault_ok(fault_bind(&t->model, store, &error), &error);
-        }
-        failed += run_rounds(t, store);
-        expect_picture(t, store, FAULT_ROUNDS, io);
-        gyre_store_close(store);
-        run_clean(t, context, FAULT_ROUNDS);
+    options.commit_every = t->asked ? 1000 : t->commit_every;
+    if (fault_open(context, &t->place, &options, &store, &error) == GYRE_OK) {
+        run_to_end(t, context, store);
     } else {
+        assert_false(t->mended);
         check_text(t, &error);
         check_status(&error);
+        t->failures++;
         run_clean(t, context, 0);
-        failed++;
     }
-    t->failures += failed;
-    assert_false(t->mended && failed > 0);
     operations = gyre_io_submitted(context);
     gyre_context_destroy(context);
     unit_memory_check(&memory);
@@ -233,8 +282,10 @@ static uint64_t run_once(trial *t, const char *io)
 
 /* ---- every operation, every fault ------------------------------------- */
 
+typedef enum how { PLAIN, ASKED, EARLY } how;
+
 static void every_fault(size_t devices, const char *engine, bool disk,
-                        uint32_t commit_every, unsigned stride)
+                        uint32_t commit_every, how how, unsigned stride)
 {
     static const struct {
         const char *text, *rest;
@@ -242,10 +293,11 @@ static void every_fault(size_t devices, const char *engine, bool disk,
     } faults[] = {{"fail", "/EIO", false}, {"fail", "/ENOSPC", false},
                   {"zero", "", false}, {"short", "", true},
                   {"eintr", "", true}};
-    trial *t = begin(devices, disk, commit_every);
+    trial *t = begin(devices, disk, commit_every, how == EARLY);
     char io[64];
     uint64_t most, runs = 0;
 
+    t->asked = how == ASKED;
     snprintf(io, sizeof(io), "faulty:%s", engine);
     t->mended = true;
     most = run_once(t, io) / devices + (devices > 1 ? 8 : 0);
@@ -256,9 +308,10 @@ static void every_fault(size_t devices, const char *engine, bool disk,
             t->mended = faults[f].mended;
             (void)run_once(t, io);
         }
-    printf("# %s, %zu device%s%s, commit every %u: %llu runs, %llu "
+    printf("# %s, %zu device%s%s, commit every %u%s: %llu runs, %llu "
            "operations, %llu errors\n", engine, devices,
            devices == 1 ? "" : "s", disk ? ", on disk" : "", commit_every,
+           how == ASKED ? " when asked" : how == EARLY ? ", early" : "",
            (unsigned long long)runs, (unsigned long long)most,
            (unsigned long long)t->failures);
     assert_true(t->failures > 0);
@@ -273,43 +326,60 @@ static unsigned stride(unsigned usual)
 static void test_posix_1(void **state)
 {
     (void)state;
-    every_fault(1, "posix", false, 1, 1);
-    every_fault(1, "posix", false, 3, 1);
+    every_fault(1, "posix", false, 1, PLAIN, 1);
+    every_fault(1, "posix", false, 3, PLAIN, 1);
 }
 
 static void test_posix_3(void **state)
 {
     (void)state;
-    every_fault(3, "posix", false, 1, 1);
-    every_fault(3, "posix", false, 3, 1);
+    every_fault(3, "posix", false, 1, PLAIN, 1);
+    every_fault(3, "posix", false, 3, PLAIN, 1);
 }
 
 static void test_uring_1(void **state)
 {
     (void)state;
-    every_fault(1, "uring", false, 1, 1);
-    every_fault(1, "uring", false, 3, stride(2));
+    every_fault(1, "uring", false, 1, PLAIN, 1);
+    every_fault(1, "uring", false, 3, PLAIN, stride(2));
 }
 
 static void test_uring_3(void **state)
 {
     (void)state;
-    every_fault(3, "uring", false, 1, stride(2));
-    every_fault(3, "uring", false, 3, 1);
+    every_fault(3, "uring", false, 1, PLAIN, stride(2));
+    every_fault(3, "uring", false, 3, PLAIN, 1);
+}
+
+/* Chunks are written before all gradients are there. */
+static void test_early(void **state)
+{
+    (void)state;
+    every_fault(1, "posix", false, 1, EARLY, 1);
+    every_fault(1, "uring", false, 2, EARLY, stride(2));
+    every_fault(3, "posix", false, 2, EARLY, stride(2));
+}
+
+/* gyre_store_commit, for rounds that do not commit. */
+static void test_asked(void **state)
+{
+    (void)state;
+    every_fault(1, "posix", false, 3, ASKED, 1);
+    every_fault(3, "uring", false, 2, ASKED, stride(2));
 }
 
 /* Direct I/O: shorts stay aligned. */
 static void test_disk(void **state)
 {
     (void)state;
-    every_fault(2, "auto", true, 1, stride(7));
+    every_fault(2, "auto", true, 1, PLAIN, stride(7));
 }
 
 /* ---- later or in another order ---------------------------------------- */
 
 static void test_delay_and_reorder(void **state)
 {
-    trial *t = begin(3, false, 1);
+    trial *t = begin(3, false, 1, false);
     char io[64];
 
     (void)state;
@@ -378,7 +448,7 @@ static void test_persistent(void **state)
 
     (void)state;
     for (size_t devices = 1; devices <= 3; devices += 2) {
-        trial *t = begin(devices, false, 1);
+        trial *t = begin(devices, false, 1, false);
         char io[64];
 
         for (size_t f = 0; f < sizeof(faults) / sizeof(faults[0]); f++)
@@ -418,7 +488,6 @@ static void create_once(trial *t, const char *io, bool mended, uint64_t *most)
                               &error), &error);
     }
     *most = gyre_io_submitted(context);
-    expect_picture(t, store, 0, io);
     gyre_store_close(store);
     run_clean(t, context, 0);
     gyre_context_destroy(context);
@@ -431,7 +500,7 @@ static void test_create(void **state)
 
     (void)state;
     for (size_t devices = 1; devices <= 3; devices += 2) {
-        trial *t = begin(devices, false, 1);
+        trial *t = begin(devices, false, 1, false);
         char io[64];
         uint64_t most, ignored;
 
@@ -458,6 +527,8 @@ int main(void)
         cmocka_unit_test(test_posix_3),
         cmocka_unit_test(test_uring_1),
         cmocka_unit_test(test_uring_3),
+        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_asked),
         cmocka_unit_test(test_disk),
         cmocka_unit_test(test_delay_and_reorder),
         cmocka_unit_test(test_persistent),
