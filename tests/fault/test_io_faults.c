@@ -282,10 +282,10 @@ static uint64_t run_once(trial *t, const char *io)
 
 /* ---- every operation, every fault ------------------------------------- */
 
-typedef enum how { PLAIN, ASKED, EARLY } how;
+typedef enum kind { PLAIN, ASKED, EARLY } kind;
 
 static void every_fault(size_t devices, const char *engine, bool disk,
-                        uint32_t commit_every, how how, unsigned stride)
+                        uint32_t commit_every, kind how, unsigned stride)
 {
     static const struct {
         const char *text, *rest;
