@@ -169,6 +169,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
 {
     gyre_layout *layout = &store->layout;
     gyre_error why = {GYRE_OK, "no record was ever written"};
+    gyre_error unread[2] = {{GYRE_OK, ""}, {GYRE_OK, ""}};
+    bool read[2] = {false, false};
     uint64_t best = 0;
 
     for (uint32_t d = 0; d < layout->devices; d++)
@@ -181,6 +183,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
                 store, d, store->image, layout->area_bytes,
                 layout->area_at[a], &why);
 
+            if (status != GYRE_OK && unread[a].status == GYRE_OK)
+                unread[a] = why;
             if (status == GYRE_OK)
                 status = gyre_format_read_area(
                     store->image, layout->area_bytes, store->uuid,
@@ -188,6 +192,7 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
                     &record, &entries, &steps, &blob, &why);
             if (status != GYRE_OK)
                 continue;
+            read[a] = true;
             if (record.seq > *newest)
                 *newest = record.seq;
             if (record.seq <= best || record.seq >= below)
@@ -201,6 +206,10 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
             for (size_t i = 0; i < layout->tensor_count; i++)
                 layout->tensors[i].step = steps[i];
         }
+    store->unread.status = GYRE_OK;
+    for (uint32_t a = 0; a < 2; a++)
+        if (!read[a] && unread[a].status != GYRE_OK)
+            store->unread = unread[a];
     if (best == 0)
         return gyre_fail(error, GYRE_NOT_FOUND,
                          "store %s: no device holds a whole commit record "
@@ -258,6 +267,12 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     gyre_error why = {GYRE_OK, ""};
     gyre_status status = gyre_store_choose(store, UINT64_MAX, &newest, error);
 
+    /* What cannot be read may be the newest record: to go on from the other
+     * one would give up a commit for good, for what may be a loose cable. */
+    if (store->unread.status != GYRE_OK)
+        return gyre_fail(error, store->unread.status,
+                         "store %s: no device gives this commit record: %s",
+                         store->path, store->unread.text);
     if (status != GYRE_OK)
         return status;
     store->next_seq = newest + 1;
@@ -270,7 +285,8 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     if (store->fast)
         return GYRE_OK;
     status = verify_all(store, error);
-    if (status == GYRE_OK || store->layout.versions == 1)
+    /* Only what is damaged is gone; what cannot be read may come back. */
+    if (status != GYRE_CORRUPT || store->layout.versions == 1)
         return status;
     if (gyre_store_choose(store, store->now.seq, &newest, NULL) != GYRE_OK ||
         verify_all(store, &why) != GYRE_OK)

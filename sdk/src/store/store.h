@@ -273,6 +273,7 @@ struct gyre_store {
     gyre_record last;          /* of the last commit */
     uint64_t next_seq;
     uint32_t area;             /* the one that holds `last` */
+    gyre_error unread;         /* an area that no device let us read, or OK */
     uint32_t rounds_since;     /* since the last commit */
     uint64_t *steps;           /* scratch for tensor steps, [tensors] */
     void *image;               /* commit image, layout.area_bytes */
@@ -469,6 +470,10 @@ void gyre_store_take_commit(gyre_store *store);
  * at the last commit, or BROKEN when that could not be made sure. */
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
                                   size_t blob_bytes, gyre_error *error);
+/* The text of a failure that took the store back to its last commit; `lost`:
+ * whole rounds went (ROLLED_BACK). */
+gyre_status gyre_store_tell_back(const gyre_store *store, bool lost,
+                                 gyre_status cause, gyre_error *error);
 /* In place: make the dirty mark durable before the first write. */
 gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error);
 /* Memory back to the last commit. */
