@@ -1,1 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+# Folders, models, rounds and the textbook that the tests below share.
+check_LTLIBRARIES += tests/unit/store/libfixture.la
+tests_unit_store_libfixture_la_SOURCES = \
+	tests/unit/store/fixture.c \
+	tests/unit/store/fixture.h \
+	tests/unit/store/oracle.c
+store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
+
+check_PROGRAMS += \
+	tests/unit/store/test_layout
+
+tests_unit_store_test_layout_LDADD = $(store_LDADD)
