@@ -30,7 +30,7 @@ float gradient_at(uint64_t seed, size_t tensor, uint64_t index)
     uint64_t r = mix(mix(mix(seed + 1) + tensor) + index);
     float value = (float)(int32_t)(uint32_t)r * 0x1p-31f;
 
-    return ldexpf(value, -(int)(r >> 32) % 21);
+    return ldexpf(value, -(int)((r >> 32) % 21));
 }
 
 void gradient_fill(uint64_t seed, size_t tensor, uint64_t first, size_t n,

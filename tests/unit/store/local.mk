@@ -8,6 +8,8 @@ tests_unit_store_libfixture_la_SOURCES = \
 store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 
 check_PROGRAMS += \
-	tests/unit/store/test_layout
+	tests/unit/store/test_layout \
+	tests/unit/store/test_pieces
 
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
+tests_unit_store_test_pieces_LDADD = $(store_LDADD)
