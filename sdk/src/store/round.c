@@ -42,9 +42,12 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_INVALID,
                          "an early update cannot be undone in a store that "
                          "works in place");
-    if (o->group_count != 0 && o->group_count != store->layout.groups)
+    if (o->groups != NULL ? o->group_count != store->layout.groups
+                          : o->group_count != 0)
         return gyre_fail(error, GYRE_INVALID,
-                         "%zu groups were given; the store has %u",
+                         "%s and group_count is %zu; the store has %u groups",
+                         o->groups != NULL ? "groups are given"
+                                           : "no groups are given",
                          o->group_count, store->layout.groups);
     return GYRE_OK;
 }
