@@ -106,7 +106,6 @@ static void reset_micro_batch(gyre_round *round)
         gyre_tensor_state *t = &layout->tensors[i];
         gyre_claim *claim = &round->claims[i];
 
-        claim->filled |= claim->got > 0;
         claim->count = 0;
         claim->got = 0;
         claim->absent = false;
@@ -638,6 +637,9 @@ gyre_status gyre_round_next(gyre_round *round, gyre_error *error)
         round->ended = true;
         return GYRE_OK;
     }
+    /* An empty tensor is given by not being absent. */
+    for (size_t i = 0; i < round->store->layout.tensor_count; i++)
+        round->claims[i].filled |= !round->claims[i].absent;
     round->micro++;
     reset_micro_batch(round);
     return GYRE_OK;
