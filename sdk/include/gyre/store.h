@@ -212,14 +212,17 @@ typedef struct gyre_round_options {
     const gyre_group *groups;  /* per parameter group; NULL: defaults */
     size_t group_count;        /* 0, or the store's number of groups */
     double loss_scale;         /* S, a power of two; 0: 1, or the store's when
-                                  dynamic_scale */
+                                  dynamic_scale (no other is taken then) */
     uint32_t micro_batches;    /* M; 0: 1 */
     double denominator;        /* D: gradients are sums to be divided by it;
                                   0: 1 */
     double clip;               /* limit c of the global norm; 0: none */
     int early;                 /* update chunks as soon as their gradients are
                                   there; needs clip 0, and not in place */
-    int dynamic_scale;         /* S is the store's; it grows and shrinks */
+    int dynamic_scale;         /* S is the store's (info's loss_scale): it
+                                  doubles after 1,000 good rounds and halves
+                                  when one is skipped, though the first of such
+                                  skips is tolerated; at least 1 */
 } gyre_round_options;
 
 /*

@@ -26,6 +26,13 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_RANGE,
                          "loss_scale is %g; a power of two is needed",
                          o->loss_scale);
+    if (o->dynamic_scale && o->loss_scale != 0 &&
+        o->loss_scale != store->now.scaler.scale)
+        return gyre_fail(error, GYRE_INVALID,
+                         "loss_scale is %g, but with dynamic_scale the store's "
+                         "is used, now %g (gyre_store_info.loss_scale): scale "
+                         "the loss by that, and give it or 0",
+                         o->loss_scale, store->now.scaler.scale);
     if (!(o->denominator >= 0) || isinf(o->denominator))
         return gyre_fail(error, GYRE_RANGE,
                          "denominator is %g; it must be above 0",
