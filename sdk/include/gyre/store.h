@@ -303,8 +303,9 @@ GYRE_API gyre_status gyre_round_update(gyre_round *round,
                                        gyre_round_report *report,
                                        gyre_error *error);
 
-/* Block until the bound buffer of this tensor holds the new values.  Between
- * gyre_round_update and gyre_round_finish; any thread. */
+/* Block until the bound buffer of this tensor holds the new values (of a
+ * skipped round: the old ones).  Between gyre_round_update and
+ * gyre_round_finish; any thread. */
 GYRE_API gyre_status gyre_round_wait(gyre_round *round, size_t tensor,
                                      gyre_error *error);
 
