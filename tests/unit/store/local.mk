@@ -8,12 +8,16 @@ tests_unit_store_libfixture_la_SOURCES = \
 store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 
 check_PROGRAMS += \
+	tests/unit/store/test_early \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_micro \
 	tests/unit/store/test_pieces \
+	tests/unit/store/test_return \
 	tests/unit/store/test_skip
 
+tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
+tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
