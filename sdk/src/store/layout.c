@@ -19,7 +19,7 @@ static gyre_status count_elements(const gyre_tensor *tensor, uint64_t *out,
                          "tensor %s: rank %u, at most %d allowed",
                          tensor->name, tensor->rank, GYRE_MAX_RANK);
     for (uint32_t i = 0; i < tensor->rank; i++)
-        if (tensor->shape[i] > INT64_MAX /* more than the manifest can hold */ ||
+        if (tensor->shape[i] > INT64_MAX || /* JSON has no more */
             !gyre_mul(n, tensor->shape[i], &n) || n > UINT64_MAX / 4096)
             return gyre_fail(error, GYRE_RANGE,
                              "tensor %s: its shape has too many elements",
