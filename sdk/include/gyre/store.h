@@ -311,11 +311,12 @@ GYRE_API gyre_status gyre_round_wait(gyre_round *round, size_t tensor,
 
 /*
  * Wait for the update (starting it if gyre_round_update was not called), then
- * commit with `blob` if this is the round for it.  The round is gone
- * afterwards, also on error.  Errors: MISSING (the round stays open);
- * NO_MEMORY, IO, CORRUPT, ... with the store as it was before the round when
- * commit_every is 1; ROLLED_BACK names the step to which the store went back
- * (the last commit) otherwise.  Bound buffers are restored in both cases.
+ * commit with `blob` if this is the round for it.  MISSING, and RANGE for a
+ * blob larger than the store has room for, leave the round as it was; after
+ * anything else it is gone.  Errors: NO_MEMORY, IO, CORRUPT, ... with the store
+ * as it was before the round when commit_every is 1; ROLLED_BACK names the step
+ * to which the store went back (the last commit) otherwise.  Bound buffers are
+ * restored in both cases.
  */
 GYRE_API gyre_status gyre_round_finish(gyre_round *round, const void *blob,
                                        size_t blob_bytes,

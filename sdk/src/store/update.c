@@ -498,6 +498,9 @@ gyre_status gyre_round_finish(gyre_round *round, const void *blob,
 
     if (round == NULL)
         return gyre_fail(error, GYRE_INVALID, "no round was given");
+    status = gyre_store_check_blob(round->store, blob, blob_bytes, error);
+    if (status != GYRE_OK)
+        return status;
     saved = gyre_fp_pin();
     if (round->state == GYRE_ROUND_OPEN)
         status = update_now(round, &text);
