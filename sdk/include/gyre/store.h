@@ -112,7 +112,9 @@ GYRE_API gyre_status gyre_store_open(gyre_context *context, const char *path,
                                      const gyre_store_options *options,
                                      gyre_store **out, gyre_error *error);
 
-/* Close; what is not committed is lost.  NULL is allowed. */
+/* Close; what is not committed is lost, but for whole rounds of a store that
+ * works in place: these are committed, with the last blob, since there is
+ * nothing to go back to.  NULL is allowed. */
 GYRE_API void gyre_store_close(gyre_store *store);
 
 /* ---- asking ---------------------------------------------------------- */
