@@ -8,6 +8,7 @@ tests_unit_store_libfixture_la_SOURCES = \
 store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 
 check_PROGRAMS += \
+	tests/unit/store/test_commit \
 	tests/unit/store/test_early \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_micro \
@@ -15,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_return \
 	tests/unit/store/test_skip
 
+tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
