@@ -9,7 +9,7 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -417,10 +417,27 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
     return status;
 }
 
+/* In place the rounds since the last commit are what stands on disk, whole
+ * unless an update is under way; without a commit open would call it dirty. */
+static void settle_in_place(gyre_store *store)
+{
+    gyre_error why = {GYRE_OK, ""};
+
+    if (!store->now.dirty || store->mode != GYRE_STORE_READY ||
+        (store->round != NULL && store->round->state != GYRE_ROUND_OPEN))
+        return;
+    if (gyre_store_commit_now(store, store->blob, store->blob_bytes, &why) !=
+        GYRE_OK)
+        gyre_log(store->context, GYRE_LOG_ERROR,
+                 "store %s: the last rounds could not be committed: %s",
+                 store->path, why.text);
+}
+
 void gyre_store_close(gyre_store *store)
 {
     if (store == NULL)
         return;
+    settle_in_place(store);
     if (store->round != NULL)
         gyre_round_discard(store->round);
     gyre_store_free(store);

@@ -466,6 +466,9 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error);
 /* What is in memory is what the last commit left. */
 void gyre_store_take_commit(gyre_store *store);
 
+/* RANGE for a blob that does not fit. */
+gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error);
 /* Commit `now`, `current` and the blob (commit.c).  On failure the store is as
  * at the last commit, or BROKEN when that could not be made sure. */
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
