@@ -222,10 +222,10 @@ gyre_status gyre_store_take_devices(gyre_store *store,
     store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
     store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
     store->layout.devices = (uint32_t)n;
+    for (size_t d = 0; store->places != NULL && d < n; d++)
+        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
     if (store->places == NULL || store->layout.weights == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
-    for (size_t d = 0; d < n; d++)
-        store->places[d].fd = -1;
     for (size_t d = 0; d < n; d++) {
         gyre_place *place = &store->places[d];
         double weight = spec->weights != NULL ? spec->weights[d] : 1.0;
