@@ -385,7 +385,8 @@ void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
 void gyre_workers_close(gyre_store *store);
-/* Wait for all; the first error by device order, and stats summed. */
+/* Wait for all; the first error by device order (STOPPED only when there is no
+ * other: it says that some device gave up because of another), stats summed. */
 gyre_status gyre_workers_join(gyre_store *store, gyre_worker_stats *stats,
                               gyre_error *error);
 /* Start, push every chunk once (of [first, end)), close and join. */

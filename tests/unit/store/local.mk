@@ -1,1 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += \
+	tests/unit/store/test_generation
+EXTRA_DIST += tests/unit/store/care.h
