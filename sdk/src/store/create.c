@@ -419,7 +419,7 @@ static gyre_status fill_all(gyre_store *store, const gyre_source *source,
     return gyre_workers_join(store, NULL, error);
 }
 
-static gyre_status write_heads(gyre_store *store, gyre_error *error)
+gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
     uint64_t bytes = layout->area_at[0];
@@ -500,7 +500,7 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
     if (status == GYRE_OK)
         status = gyre_workers_create(store, error);
     if (status == GYRE_OK)
-        status = write_heads(store, error);
+        status = gyre_store_write_heads(store, error);
     if (status == GYRE_OK)
         status = fill_all(store, source, error);
     if (status == GYRE_OK)
