@@ -11,7 +11,7 @@
 # `make check-install` a trial installation.
 
 slow_tests =
-cli_tests = tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
+cli_tests = tests/cli/bench.test tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
 fault_tests =
 peer_tests =
 
@@ -22,6 +22,7 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/fault/local.mk
 include tests/unit/cli/local.mk
 endif
 
