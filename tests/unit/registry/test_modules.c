@@ -207,8 +207,8 @@ static void test_duplicate_names(void **state)
     write_toy("toy.c", "toy");
     must_shell("C=\"$CC -I$SRC/sdk/include " GOOD_FLAGS "\"; "
                "$C toy.c -o one.so -lm && cp one.so other.so && "
-               "sed 's/&gyre_plugin_toy/&, \\&gyre_plugin_toy/' toy.c > twice.c "
-               "&& $C twice.c -o twice.so -lm");
+               "sed 's/&gyre_plugin_toy/&, \\&gyre_plugin_toy/' toy.c > "
+               "twice.c && $C twice.c -o twice.so -lm");
     refuse("twice.so", GYRE_PLUGIN_BAD, "init: it lists toy twice");
     assert_int_equal(gyre_plugin_load(context, in_scratch("one.so"), NULL),
                      GYRE_OK);
