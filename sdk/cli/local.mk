@@ -6,6 +6,7 @@ noinst_LTLIBRARIES += sdk/cli/libcli.la
 sdk_cli_libcli_la_SOURCES = \
 	sdk/cli/cli.c \
 	sdk/cli/cli.h \
+	sdk/cli/group.c \
 	sdk/cli/progress.c \
 	sdk/cli/progress.h
 sdk_cli_libcli_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
