@@ -332,6 +332,21 @@ static void test_later_header(void **state)
     use_toy("later.so", "later");
 }
 
+/* Built for this machine alone, and without optimisation. */
+static void test_other_flags(void **state)
+{
+    (void)state;
+    if (!have_compiler())
+        return;
+    write_toy("native.c", "native");
+    write_toy("slow.c", "slow");
+    must_shell("C=\"$CC -I$SRC/sdk/include -Wall -Wextra -Werror\"; "
+               "$C " GOOD_FLAGS " -march=native native.c -o native.so -lm && "
+               "$C " GOOD_FLAGS " -O0 slow.c -o slow.so -lm");
+    use_toy("native.so", "native");
+    use_toy("slow.so", "slow");
+}
+
 static void test_cxx(void **state)
 {
     (void)state;
@@ -361,6 +376,7 @@ int main(void)
         IN_CONTEXT(test_search),
         IN_CONTEXT(test_frozen_header),
         IN_CONTEXT(test_later_header),
+        IN_CONTEXT(test_other_flags),
         IN_CONTEXT(test_cxx),
     };
 
