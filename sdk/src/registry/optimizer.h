@@ -28,12 +28,25 @@ gyre_status gyre_opt_create(gyre_context *context, const char *name,
                             const gyre_setting *settings, size_t count,
                             gyre_opt **out, gyre_error *error);
 void gyre_opt_destroy(gyre_opt *opt);
+/* The instruction set of the loop in use. */
+const char *gyre_opt_loop_name(const gyre_opt *opt);
 
 const gyre_plugin *gyre_opt_plugin(const gyre_opt *opt);
 const char *gyre_opt_variant(const gyre_opt *opt);
 /* XXH3 of kernel text and defines; what the store keeps and checks. */
 uint64_t gyre_opt_kernel_hash(const gyre_opt *opt);
 uint32_t gyre_opt_state_version(const gyre_opt *opt);
+
+/* The kernel for a device that builds its own: text, "-DGY_AMSGRAD=1 ..." for
+ * every switch, the scalars' names, and every slot's name with its place in
+ * slot[] (0: absent in this variant, to be read as zero and not stored). */
+const char *gyre_opt_kernel_text(const gyre_opt *opt);
+const char *gyre_opt_defines(const gyre_opt *opt);
+size_t gyre_opt_scalar_count(const gyre_opt *opt);
+const char *gyre_opt_scalar_name(const gyre_opt *opt, size_t scalar);
+size_t gyre_opt_kernel_slot_count(const gyre_opt *opt);
+const char *gyre_opt_kernel_slot_name(const gyre_opt *opt, size_t index,
+                                      size_t *place);
 
 size_t gyre_opt_slot_count(const gyre_opt *opt);
 const char *gyre_opt_slot_name(const gyre_opt *opt, size_t slot);
@@ -45,12 +58,14 @@ size_t gyre_opt_parameter_count(const gyre_opt *opt);
 const double *gyre_opt_defaults(const gyre_opt *opt);
 
 /* Fill values[gyre_opt_parameter_count] from the defaults and `settings`.
- * Errors: PARAMETER (unknown, out of range, or a structural one that differs
- * from its value at creation). */
+ * Errors: PARAMETER (unknown, out of range, values that do not go together, a
+ * structural one that differs from its value at creation, or values that need
+ * a variant with more state). */
 gyre_status gyre_opt_values(const gyre_opt *opt, const gyre_setting *settings,
                             size_t count, double *values, gyre_error *error);
 
-/* Scalars of applied step t (first step: 1).  scalars[GYRE_OPT_MAX_SCALARS]. */
+/* Scalars of applied step t (first step: 1).  scalars[GYRE_OPT_MAX_SCALARS].
+ * Errors: PARAMETER when one does not fit f32. */
 gyre_status gyre_opt_scalars(const gyre_opt *opt, const double *values,
                              uint64_t t, float *scalars, gyre_error *error);
 
