@@ -40,3 +40,11 @@ endif
 # Where the stock interpreter looks; --with-lua-module-dir in time.
 luamoduledir = $(libdir)/lua/5.4
 gyre_include_HEADERS += sdk/include/gyre/lua.h
+
+EXTRA_DIST += \
+	tests/unit/lua/array.lua \
+	tests/unit/lua/closing.lua \
+	tests/unit/lua/json.lua \
+	tests/unit/lua/module.lua \
+	tests/unit/lua/store.lua \
+	tests/unit/lua/tap.lua
