@@ -341,9 +341,11 @@ GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
  * allocated. */
 typedef struct gyre_store_plan {
     size_t size;
-    uint64_t buffer_bytes;    /* recycled chunk buffers, all devices */
+    uint64_t buffer_bytes;    /* recycled chunk buffers, all devices, and one
+                                 for gyre_store_read */
     uint64_t gradient_bytes;  /* held gradients */
-    uint64_t leaf_bytes;      /* norm partials and piece counters */
+    uint64_t leaf_bytes;      /* norm partials and piece counters, or leaves of
+                                 a digest */
     uint64_t table_bytes;     /* chunk and tensor tables, commit image */
     uint64_t other_bytes;     /* worker stacks, queues, fixed parts */
     uint64_t total_bytes;

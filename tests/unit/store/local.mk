@@ -13,6 +13,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_micro \
 	tests/unit/store/test_pieces \
+	tests/unit/store/test_plan \
 	tests/unit/store/test_return \
 	tests/unit/store/test_skip
 
@@ -21,5 +22,9 @@ tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
+tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+check_PROGRAMS += \
+	tests/unit/store/test_generation
+EXTRA_DIST += tests/unit/store/care.h
