@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += \
+	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation
 EXTRA_DIST += tests/unit/store/care.h
