@@ -20,6 +20,7 @@ include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 endif
+include tests/fuzz/local.mk
 
 # Every program without a link line of its own is a unit test.
 LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
