@@ -3,14 +3,17 @@
 #
 #     tests/unit/<room>/local.mk    check_PROGRAMS += tests/unit/<room>/test_x
 #     cli_tests, fault_tests        tests/cli/x.test, tests/fault/x.test
+#     peer_tests                    tests/peer/x.test, against others' code
 #     slow_tests                    programs that check-valgrind leaves out
 #
-# `make check-valgrind` runs the unit tests but those under valgrind's memcheck;
-# VALGRIND_FLAGS adds to its flags.
+# `make check-unit` runs the unit tests alone, `make check-valgrind` all but the
+# slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
+# `make check-install` a trial installation.
 
 slow_tests =
-cli_tests =
+cli_tests = tests/cli/bench.test tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
 fault_tests =
+peer_tests =
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -19,22 +22,34 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/fault/local.mk
+include tests/unit/cli/local.mk
 endif
 include tests/fuzz/local.mk
 
+include tests/peer/local.mk
+
 # Every program without a link line of its own is a unit test.
 LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
-AM_CFLAGS += $(CMOCKA_CFLAGS)
+AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
-tree_tests = tests/arrows tests/headers tests/symbols
-EXTRA_DIST += tests/unit/unit.h $(tree_tests) $(cli_tests) $(fault_tests)
+tree_tests = tests/arrows tests/headers tests/manual tests/symbols
+EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
+	$(fault_tests) $(peer_tests) tests/install.test tests/run
 
-TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests)
+TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
+	$(peer_tests)
 TEST_EXTENSIONS = .test
 gyre_tap = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(gyre_tap)
 TEST_LOG_DRIVER = $(gyre_tap)
 TEST_LOG_COMPILER = $(SHELL)
+
+# A tool of the shell tests, no test itself.
+EXTRA_PROGRAMS += tests/json_get
+tests_json_get_LDADD = $(JANSSON_LIBS)
+check_DATA += tests/json_get$(EXEEXT)
+CLEANFILES += tests/json_get$(EXEEXT)
 
 # Modules of the build tree are found before installed ones.
 gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
@@ -49,18 +64,27 @@ AM_TESTS_ENVIRONMENT = \
 	CC='$(CC)'; export CC; \
 	SANITIZER='$(GYRE_SANITIZER_CFLAGS)'; export SANITIZER;
 
+.PHONY: check-unit check-valgrind check-install
+
+# Each step is a make of its own: side by side, two would build one object.
+check-unit: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(check_PROGRAMS)'
+
+check-install: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/install.test
+
 valgrind_tests = $(filter-out $(slow_tests),$(check_PROGRAMS))
 EXTRA_DIST += tests/valgrind.supp
 
-.PHONY: check-valgrind
-check-valgrind: all $(check_PROGRAMS)
+check-valgrind: all
 	@test '$(VALGRIND)' != no || { \
 	  echo 'check-valgrind: install valgrind, then configure again' >&2; \
 	  exit 1; }
 	@test -z '$(GYRE_SANITIZER_CFLAGS)' || { \
 	  echo 'check-valgrind: not in a sanitizer build' >&2; exit 1; }
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(valgrind_tests)' \
-	  TEST_SUITE_LOG=test-suite-valgrind.log \
 	  LOG_COMPILER='$(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
 	  $(VALGRIND) --quiet --error-exitcode=9 --leak-check=full \
 	  --errors-for-leak-kinds=definite,indirect \

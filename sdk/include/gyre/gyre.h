@@ -8,5 +8,6 @@
 #include <gyre/registry.h>
 #include <gyre/status.h>
 #include <gyre/store.h>
+#include <gyre/trace.h>
 
 #endif

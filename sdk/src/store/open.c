@@ -9,7 +9,7 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -204,6 +204,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
 {
     gyre_layout *layout = &store->layout;
     gyre_error why = {GYRE_OK, "no record was ever written"};
+    gyre_error unread[2] = {{GYRE_OK, ""}, {GYRE_OK, ""}};
+    bool read[2] = {false, false};
     uint64_t best = 0;
 
     for (uint32_t d = 0; d < layout->devices; d++)
@@ -216,6 +218,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
                 store, d, store->image, layout->area_bytes,
                 layout->area_at[a], &why);
 
+            if (status != GYRE_OK && unread[a].status == GYRE_OK)
+                unread[a] = why;
             if (status == GYRE_OK)
                 status = gyre_format_read_area(
                     store->image, layout->area_bytes, store->uuid,
@@ -223,6 +227,7 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
                     &record, &entries, &steps, &blob, &why);
             if (status != GYRE_OK)
                 continue;
+            read[a] = true;
             if (record.seq > *newest)
                 *newest = record.seq;
             if (record.seq <= best || record.seq >= below)
@@ -236,6 +241,10 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
             for (size_t i = 0; i < layout->tensor_count; i++)
                 layout->tensors[i].step = steps[i];
         }
+    store->unread.status = GYRE_OK;
+    for (uint32_t a = 0; a < 2; a++)
+        if (!read[a] && unread[a].status != GYRE_OK)
+            store->unread = unread[a];
     if (best == 0)
         return gyre_fail(error, GYRE_NOT_FOUND,
                          "store %s: no device holds a whole commit record "
@@ -293,6 +302,12 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     gyre_error why = {GYRE_OK, ""};
     gyre_status status = gyre_store_choose(store, UINT64_MAX, &newest, error);
 
+    /* What cannot be read may be the newest record: to go on from the other
+     * one would give up a commit for good, for what may be a loose cable. */
+    if (store->unread.status != GYRE_OK)
+        return gyre_fail(error, store->unread.status,
+                         "store %s: no device gives this commit record: %s",
+                         store->path, store->unread.text);
     if (status != GYRE_OK)
         return status;
     store->next_seq = newest + 1;
@@ -305,7 +320,8 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     if (store->fast)
         return GYRE_OK;
     status = verify_all(store, error);
-    if (status == GYRE_OK || store->layout.versions == 1)
+    /* Only what is damaged is gone; what cannot be read may come back. */
+    if (status != GYRE_CORRUPT || store->layout.versions == 1)
         return status;
     if (gyre_store_choose(store, store->now.seq, &newest, NULL) != GYRE_OK ||
         verify_all(store, &why) != GYRE_OK)
@@ -440,10 +456,27 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
     return status;
 }
 
+/* In place the rounds since the last commit are what stands on disk, whole
+ * unless an update is under way; without a commit open would call it dirty. */
+static void settle_in_place(gyre_store *store)
+{
+    gyre_error why = {GYRE_OK, ""};
+
+    if (!store->now.dirty || store->mode != GYRE_STORE_READY ||
+        (store->round != NULL && store->round->state != GYRE_ROUND_OPEN))
+        return;
+    if (gyre_store_commit_now(store, store->blob, store->blob_bytes, &why) !=
+        GYRE_OK)
+        gyre_log(store->context, GYRE_LOG_ERROR,
+                 "store %s: the last rounds could not be committed: %s",
+                 store->path, why.text);
+}
+
 void gyre_store_close(gyre_store *store)
 {
     if (store == NULL)
         return;
+    settle_in_place(store);
     if (store->round != NULL)
         gyre_round_discard(store->round);
     gyre_store_free(store);

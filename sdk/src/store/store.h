@@ -278,6 +278,7 @@ struct gyre_store {
     gyre_record last;          /* of the last commit */
     uint64_t next_seq;
     uint32_t area;             /* the one that holds `last` */
+    gyre_error unread;         /* an area that no device let us read, or OK */
     uint32_t rounds_since;     /* since the last commit */
     uint64_t *steps;           /* scratch for tensor steps, [tensors] */
     void *image;               /* commit image, layout.area_bytes */
@@ -473,10 +474,17 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error);
 /* What is in memory is what the last commit left. */
 void gyre_store_take_commit(gyre_store *store);
 
+/* RANGE for a blob that does not fit. */
+gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error);
 /* Commit `now`, `current` and the blob (commit.c).  On failure the store is as
  * at the last commit, or BROKEN when that could not be made sure. */
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
                                   size_t blob_bytes, gyre_error *error);
+/* The text of a failure that took the store back to its last commit; `lost`:
+ * whole rounds went (ROLLED_BACK). */
+gyre_status gyre_store_tell_back(const gyre_store *store, bool lost,
+                                 gyre_status cause, gyre_error *error);
 /* In place: make the dirty mark durable before the first write. */
 gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error);
 /* Memory back to the last commit. */

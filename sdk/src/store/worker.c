@@ -12,8 +12,8 @@
 #include "config.h"
 
 #include "store/store.h"
+#include "trace/trace.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef enum command {
@@ -57,6 +57,7 @@ struct gyre_worker {
     gyre_error error;
 
     gyre_worker_stats stats;   /* the worker's while it runs */
+    uint32_t name_read, name_write, name_process, name_flush;
 };
 
 /* ---- the stream ------------------------------------------------------- */
@@ -135,9 +136,12 @@ static gyre_status feed(gyre_worker *w, bool *ended, gyre_error *error)
 static gyre_status process(gyre_worker *w, buffer *b, gyre_error *error)
 {
     int write = -1;
+    uint64_t begun = gyre_trace_begin(w->name_process);
     gyre_status status = w->stream.process(w->stream.user, w->index, b->work,
                                            b->data, &write, error);
 
+    gyre_trace_end(w->store->context, GYRE_TRACE_COMPUTE, w->name_process,
+                   begun, b->work.chunk);
     if (status != GYRE_OK || write < 0) {
         b->state = FREE;
         return status;
@@ -159,6 +163,19 @@ static gyre_status name_chunk(gyre_worker *w, const buffer *b,
                             range);
 }
 
+static void count_transfer(gyre_worker *w, const buffer *b, uint64_t bytes)
+{
+    bool read = b->state == READING;
+
+    if (read)
+        w->stats.read_bytes += bytes;
+    else
+        w->stats.write_bytes += bytes;
+    gyre_trace_end(w->store->context,
+                   read ? GYRE_TRACE_STORAGE_READ : GYRE_TRACE_STORAGE_WRITE,
+                   read ? w->name_read : w->name_write, b->begun, bytes);
+}
+
 static gyre_status reap(gyre_worker *w, size_t min, gyre_error *error)
 {
     gyre_io_done done[8];
@@ -176,10 +193,7 @@ static gyre_status reap(gyre_worker *w, size_t min, gyre_error *error)
             }
             continue;
         }
-        if (b->state == READING)
-            w->stats.read_bytes += done[i].op.bytes;
-        else
-            w->stats.write_bytes += done[i].op.bytes;
+        count_transfer(w, b, done[i].op.bytes);
         b->state = b->state == READING ? READY : FREE;
     }
     return result;
@@ -256,6 +270,7 @@ static void *worker_main(void *arg)
     for (;;) {
         gyre_error error = {GYRE_OK, ""};
         gyre_status status;
+        uint64_t begun;
         command todo;
 
         pthread_mutex_lock(&w->lock);
@@ -265,8 +280,12 @@ static void *worker_main(void *arg)
         pthread_mutex_unlock(&w->lock);
         if (todo == CMD_EXIT)
             return NULL;
+        begun = gyre_trace_begin(w->name_flush);
         status = todo == CMD_STREAM ? run_stream(w, &error)
                                     : gyre_io_do(w->io, &w->op, &error);
+        if (todo == CMD_OP && w->op.kind == GYRE_IO_FLUSH)
+            gyre_trace_end(w->store->context, GYRE_TRACE_STORAGE_WRITE,
+                           w->name_flush, begun, 0);
         finish_command(w, status, &error);
     }
 }
@@ -503,6 +522,10 @@ static gyre_status make_worker(gyre_store *store, uint32_t d,
         chunks += store->layout.places[c].device == d;
     w->capacity = (size_t)chunks * 2 + 1;
     w->buffer_bytes = gyre_layout_max_chunk_bytes(&store->layout);
+    w->name_read = gyre_trace_intern(store->context, "read chunk");
+    w->name_write = gyre_trace_intern(store->context, "write chunk");
+    w->name_process = gyre_trace_intern(store->context, "update chunk");
+    w->name_flush = gyre_trace_intern(store->context, "flush");
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     pthread_cond_init(&w->idle, NULL);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `gyre bench`: speed as a ratio to a peer in the same run.
+ *
+ * Each bench_<name> is a command of its own, as sdk/cli/cli.h describes one;
+ * argv[0] is "bench <name>".  A new one gets a row in cmd_bench.c.
+ */
+#ifndef GYRE_PROFILER_BENCH_H
+#define GYRE_PROFILER_BENCH_H
+
+/* Optimizer updates against a stream of the same shape: per optimizer,
+ * instruction set and number of threads, elements and bytes per second. */
+int bench_update(int argc, char **argv);
+
+/*
+ * Whole steps of a store in a folder beside fio on the same file.
+ *
+ *     DIR                where the store is made, and removed afterwards
+ *     --optimizer NAME   (default: adamw)
+ *     --elements N       (default: 67108864)
+ *     --chunk-elements N, --buffers N, --clip C, --io ENGINE
+ *     --pairs N          step and fio (default: 11)
+ *     --json, --quiet, --help
+ */
+int bench_store(int argc, char **argv);
+
+#endif
