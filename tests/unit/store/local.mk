@@ -26,5 +26,7 @@ tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
 check_PROGRAMS += \
-	tests/unit/store/test_generation
+	tests/unit/store/test_fsck \
+	tests/unit/store/test_generation \
+	tests/unit/store/test_safetensors
 EXTRA_DIST += tests/unit/store/care.h
