@@ -104,6 +104,20 @@ static void undo_area(gyre_store *store, uint32_t area)
              why.text);
 }
 
+gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error)
+{
+    if (blob == NULL && blob_bytes > 0)
+        return gyre_fail(error, GYRE_RANGE,
+                         "the blob has %zu bytes and no address", blob_bytes);
+    if (blob_bytes > store->layout.blob_capacity)
+        return gyre_fail(error, GYRE_RANGE,
+                         "the blob has %zu bytes; this store has room for %llu "
+                         "(blob_bytes when it is made)", blob_bytes,
+                         (unsigned long long)store->layout.blob_capacity);
+    return GYRE_OK;
+}
+
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
                                   size_t blob_bytes, gyre_error *error)
 {
@@ -111,12 +125,9 @@ gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
     bool touched = store->now.dirty != 0; /* in place: data were overwritten */
     gyre_status status;
 
-    if (blob_bytes > store->layout.blob_capacity ||
-        (blob == NULL && blob_bytes > 0))
-        return gyre_fail(error, GYRE_RANGE,
-                         "the blob has %zu bytes; this store has room for %llu "
-                         "(blob_bytes when it is made)", blob_bytes,
-                         (unsigned long long)store->layout.blob_capacity);
+    status = gyre_store_check_blob(store, blob, blob_bytes, error);
+    if (status != GYRE_OK)
+        return status;
     store->now.dirty = 0;
     status = gyre_workers_flush(store, error);
     if (status != GYRE_OK) {

@@ -222,10 +222,10 @@ gyre_status gyre_store_take_devices(gyre_store *store,
     store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
     store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
     store->layout.devices = (uint32_t)n;
+    for (size_t d = 0; store->places != NULL && d < n; d++)
+        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
     if (store->places == NULL || store->layout.weights == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
-    for (size_t d = 0; d < n; d++)
-        store->places[d].fd = -1;
     for (size_t d = 0; d < n; d++) {
         gyre_place *place = &store->places[d];
         double weight = spec->weights != NULL ? spec->weights[d] : 1.0;
@@ -419,7 +419,7 @@ static gyre_status fill_all(gyre_store *store, const gyre_source *source,
     return gyre_workers_join(store, NULL, error);
 }
 
-static gyre_status write_heads(gyre_store *store, gyre_error *error)
+gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
     uint64_t bytes = layout->area_at[0];
@@ -500,7 +500,7 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
     if (status == GYRE_OK)
         status = gyre_workers_create(store, error);
     if (status == GYRE_OK)
-        status = write_heads(store, error);
+        status = gyre_store_write_heads(store, error);
     if (status == GYRE_OK)
         status = fill_all(store, source, error);
     if (status == GYRE_OK)

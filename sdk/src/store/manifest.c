@@ -263,15 +263,17 @@ static bool get_u64(const json_t *object, const char *key, uint64_t max,
     return true;
 }
 
-static bool get_text(gyre_store *store, const json_t *object, const char *key,
-                     char **out)
+/* Take a text; `want` describes the object, `field` in the manifest. */
+static gyre_status take_text(const reader *r, const json_t *object,
+                             const char *key, const char *field,
+                             const char *want, char **out)
 {
     const char *text = json_string_value(json_object_get(object, key));
 
     if (text == NULL)
-        return false;
-    *out = gyre_copy_text(store->context, text);
-    return *out != NULL;
+        return bad(r, field, want);
+    *out = gyre_copy_text(r->store->context, text);
+    return *out != NULL ? GYRE_OK : no_memory(r);
 }
 
 static gyre_status read_settings(const reader *r, json_t *settings)
@@ -303,12 +305,19 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
     json_t *slots = json_object_get(object, "slots");
     const char *hash = json_string_value(json_object_get(object,
                                                          "kernel_hash"));
+    static const char want[] = "an object with name, version, variant";
     uint64_t version;
+    gyre_status status = take_text(r, object, "name", "optimizer", want,
+                                   &store->optimizer);
 
-    if (!get_text(store, object, "name", &store->optimizer) ||
-        !get_text(store, object, "version", &store->optimizer_version) ||
-        !get_text(store, object, "variant", &store->variant))
-        return bad(r, "optimizer", "an object with name, version, variant");
+    if (status == GYRE_OK)
+        status = take_text(r, object, "version", "optimizer", want,
+                           &store->optimizer_version);
+    if (status == GYRE_OK)
+        status = take_text(r, object, "variant", "optimizer", want,
+                           &store->variant);
+    if (status != GYRE_OK)
+        return status;
     if (!get_u64(object, "state_version", UINT32_MAX, &version) ||
         hash == NULL || sscanf(hash, "%" SCNx64, &store->kernel_hash) != 1)
         return bad(r, "optimizer", "an object with state_version, kernel_hash");
@@ -319,8 +328,10 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
     for (uint32_t i = 0; i < store->layout.slots; i++) {
         json_t *slot = json_array_get(slots, i);
 
-        if (!get_text(store, slot, "name", &store->slot_names[i]))
-            return bad(r, "optimizer.slots", "objects with a name");
+        status = take_text(r, slot, "name", "optimizer.slots",
+                           "objects with a name", &store->slot_names[i]);
+        if (status != GYRE_OK)
+            return status;
         store->slot_initial[i] =
             (float)json_number_value(json_object_get(slot, "initial"));
     }
@@ -337,18 +348,23 @@ static gyre_status read_devices(const reader *r, json_t *array)
     store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
     store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
     store->layout.devices = (uint32_t)n;
+    for (size_t d = 0; store->places != NULL && d < n; d++)
+        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
     if (store->places == NULL || store->layout.weights == NULL)
         return no_memory(r);
-    for (size_t d = 0; d < n; d++)
-        store->places[d].fd = -1;
     for (size_t d = 0; d < n; d++) {
         json_t *device = json_array_get(array, d);
         const char *uuid = json_string_value(json_object_get(device, "uuid"));
         double weight = json_number_value(json_object_get(device, "weight"));
         gyre_place *place = &store->places[d];
+        gyre_status status = take_text(r, device, "path", "devices",
+                                       "objects with path, uuid, weight",
+                                       &place->path);
 
-        if (!get_text(store, device, "path", &place->path) || uuid == NULL ||
-            !gyre_uuid_parse(uuid, place->uuid) || !(weight > 0))
+        if (status != GYRE_OK)
+            return status;
+        if (uuid == NULL || !gyre_uuid_parse(uuid, place->uuid) ||
+            !(weight > 0))
             return bad(r, "devices", "objects with path, uuid, weight");
         place->file = gyre_place_file_name(store, place->path, (uint32_t)d);
         if (place->file == NULL)

@@ -9,7 +9,7 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -121,6 +121,41 @@ static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
             return GYRE_OK;
         }
     return first;
+}
+
+/* The file that the manifest names, whatever it says about itself. */
+static gyre_status open_anyway(gyre_store *store, uint32_t d,
+                               const gyre_error *why, gyre_error *error)
+{
+    gyre_place *place = &store->places[d];
+    char *file = gyre_place_file_name(store, place->path, d);
+    gyre_status status;
+
+    if (file == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+    gyre_free_text(store->context, place->file);
+    place->file = file;
+    status = gyre_io_open_file(file, 0, &place->fd, &place->direct, error);
+    if (status == GYRE_OK)
+        status = gyre_place_lock_file(store, place, store->lock_wait_ns,
+                                      error);
+    if (status == GYRE_OK)
+        store->complain(store->complain_user, d, why);
+    return status;
+}
+
+static gyre_status open_device(gyre_store *store, uint32_t d,
+                               gyre_error *error)
+{
+    gyre_error why = {GYRE_OK, ""};
+    gyre_status status = open_place(store, d, &why);
+
+    if (store->complain != NULL &&
+        (status == GYRE_FORMAT || status == GYRE_CORRUPT || status == GYRE_IO))
+        return open_anyway(store, d, &why, error);
+    if (status != GYRE_OK && error != NULL)
+        *error = why;
+    return status;
 }
 
 static gyre_status check_list(const gyre_store *store,
@@ -359,7 +394,11 @@ gyre_status gyre_store_attach(gyre_store *store,
 
     if (status == GYRE_OK)
         status = gyre_place_lock(store, store->lock_wait_ns, error);
-    if (status == GYRE_OK)
+    if (status == GYRE_OK && store->manifest != NULL)
+        status = gyre_manifest_parse(store, store->manifest,
+                                     strlen(store->manifest), store->path,
+                                     error);
+    else if (status == GYRE_OK)
         status = gyre_manifest_read(store, error);
     if (status == GYRE_OK)
         status = check_list(store, options, error);
@@ -368,7 +407,7 @@ gyre_status gyre_store_attach(gyre_store *store,
     if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
     for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
-        status = open_place(store, d, error);
+        status = open_device(store, d, error);
     if (status == GYRE_OK)
         status = gyre_store_tables(store, error);
     if (status == GYRE_OK)
@@ -417,10 +456,27 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
     return status;
 }
 
+/* In place the rounds since the last commit are what stands on disk, whole
+ * unless an update is under way; without a commit open would call it dirty. */
+static void settle_in_place(gyre_store *store)
+{
+    gyre_error why = {GYRE_OK, ""};
+
+    if (!store->now.dirty || store->mode != GYRE_STORE_READY ||
+        (store->round != NULL && store->round->state != GYRE_ROUND_OPEN))
+        return;
+    if (gyre_store_commit_now(store, store->blob, store->blob_bytes, &why) !=
+        GYRE_OK)
+        gyre_log(store->context, GYRE_LOG_ERROR,
+                 "store %s: the last rounds could not be committed: %s",
+                 store->path, why.text);
+}
+
 void gyre_store_close(gyre_store *store)
 {
     if (store == NULL)
         return;
+    settle_in_place(store);
     if (store->round != NULL)
         gyre_round_discard(store->round);
     gyre_store_free(store);

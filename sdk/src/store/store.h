@@ -263,6 +263,11 @@ struct gyre_store {
     uint32_t buffers;
     uint32_t commit_every;
     bool fast, read_only, check_reads, fell_back;
+    const char *manifest;      /* instead of DIR/manifest.json; or NULL */
+    /* When set, a superblock that is wrong is told and the file taken for what
+     * its name says (fsck). */
+    void (*complain)(void *user, uint32_t device, const gyre_error *why);
+    void *complain_user;
     char *io_engine;
     void *recorder;
     gyre_store_mode mode;
@@ -386,7 +391,8 @@ void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
 void gyre_workers_close(gyre_store *store);
-/* Wait for all; the first error by device order, and stats summed. */
+/* Wait for all; the first error by device order (STOPPED only when there is no
+ * other: it says that some device gave up because of another), stats summed. */
 gyre_status gyre_workers_join(gyre_store *store, gyre_worker_stats *stats,
                               gyre_error *error);
 /* Start, push every chunk once (of [first, end)), close and join. */
@@ -447,6 +453,8 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
 gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
                                gyre_error *error);
 gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error);
+/* Superblock and manifest copy of every device. */
+gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error);
 /* Remove the files that gyre_store_build made. */
 void gyre_store_unbuild(gyre_store *store);
 /* Choose the chunk size and the rest of the layout that `spec` leaves open. */
@@ -466,6 +474,9 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error);
 /* What is in memory is what the last commit left. */
 void gyre_store_take_commit(gyre_store *store);
 
+/* RANGE for a blob that does not fit. */
+gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error);
 /* Commit `now`, `current` and the blob (commit.c).  On failure the store is as
  * at the last commit, or BROKEN when that could not be made sure. */
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,

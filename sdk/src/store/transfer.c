@@ -184,6 +184,8 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
 
     if (status == GYRE_OK)
         status = check_range(store, tensor, slot, first, count, error);
+    if (status == GYRE_OK && data == NULL && count > 0)
+        status = gyre_fail(error, GYRE_INVALID, "no place to read into");
     while (status == GYRE_OK && count > 0) {
         uint64_t grain = layout->tensors[tensor].first_grain +
                          first / GYRE_GRAIN;
