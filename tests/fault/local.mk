@@ -6,7 +6,8 @@ fault_tests_c = \
 	tests/fault/test_explorer \
 	tests/fault/test_io_faults \
 	tests/fault/test_kill \
-	tests/fault/test_loop
+	tests/fault/test_loop \
+	tests/fault/test_space
 check_PROGRAMS += $(fault_tests_c)
 # Thousands of opens and processes.
 slow_tests += $(fault_tests_c)
@@ -32,3 +33,5 @@ tests_fault_test_loop_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_loop_LDADD = $(fault_ldadd)
 tests_fault_test_alloc_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_alloc_LDADD = $(fault_ldadd)
+tests_fault_test_space_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_space_LDADD = $(fault_ldadd)
