@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- devices ---------------------------------------------------------- */
@@ -117,30 +118,43 @@ static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
     return first;
 }
 
+/* The same folder or file by any of its names; NULL is the store's own. */
+static bool same_place(const gyre_store *store, uint32_t d, const char *given)
+{
+    const char *path = gyre_place_folder(store, store->places[d].path);
+    struct stat have, want;
+
+    if (given == NULL || strcmp(path, given) == 0)
+        return given != NULL || strcmp(path, store->path) == 0;
+    return stat(path, &have) == 0 && stat(given, &want) == 0 &&
+           have.st_dev == want.st_dev && have.st_ino == want.st_ino;
+}
+
 static gyre_status check_list(const gyre_store *store,
                               const gyre_store_options *options,
                               gyre_error *error)
 {
     uint32_t have = store->layout.devices;
+    const char *const *list = options != NULL ? options->devices : NULL;
     size_t want = options != NULL ? options->device_count : 0;
 
+    if (list != NULL && want == 0)
+        want = 1;              /* as in gyre_store_spec */
     if (want != 0 && want != have)
         return gyre_fail(error, GYRE_LAYOUT,
                          "store %s has %u device%s and %zu were asked for; to "
                          "change that run: gyre store reshard %s --devices %zu",
                          store->path, have, have == 1 ? "" : "s", want,
                          store->path, want);
-    for (size_t d = 0; options != NULL && options->devices != NULL && d < want;
-         d++) {
-        const char *path = gyre_place_folder(store, store->places[d].path);
-
-        if (strcmp(path, options->devices[d]) != 0)
+    for (uint32_t d = 0; list != NULL && d < want; d++)
+        if (!same_place(store, d, list[d]))
             return gyre_fail(error, GYRE_LAYOUT,
-                             "device %zu of store %s is %s, not %s; to move it "
+                             "device %u of store %s is %s, not %s; to move it "
                              "run: gyre store reshard %s --device PATH ...",
-                             d, store->path, path, options->devices[d],
+                             d, store->path,
+                             gyre_place_folder(store, store->places[d].path),
+                             list[d] != NULL ? list[d] : store->path,
                              store->path);
-    }
     return GYRE_OK;
 }
 
