@@ -10,12 +10,13 @@
 #include "config.h"
 
 #include "bench.h"
+#include "cli.h"
+#include "progress.h"
 #include "stream.h"
 #include "team.h"
 
 #include <gyre/registry.h>
 
-#include <getopt.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,14 +29,15 @@ enum {
     TILE = 4096,
     MAX_PAIRS = 1000,
     MAX_SCALARS = 16,
-    MAX_PARAMETERS = 32,
-    HUGE = 2 << 20
+    MAX_PARAMETERS = 32
 };
 
+#define HUGE ((size_t)2 << 20)
+
 typedef struct options {
-    const char *optimizer, *isa;
-    size_t threads, elements, pairs;
-    int json, quiet;
+    const cli_state *cli;
+    const char *optimizer;
+    uint64_t threads, elements, pairs;
 } options;
 
 typedef struct result {
@@ -148,14 +150,18 @@ static void choose_stream(team *of, job *j, result *out)
     j->stream = stream_best(j->arrays, out->shape);
 }
 
-static int measure(job *j, result *out)
+static int measure(job *j, const char *label, result *out)
 {
     double updates[MAX_PAIRS], streams[MAX_PAIRS], ratios[MAX_PAIRS];
+    const cli_state *cli = j->opt->cli;
     size_t pairs = j->opt->pairs;
     team *of = team_start(j->threads);
+    progress_bar bar;
 
     if (of == NULL)
-        return 99;
+        return cli_fail(cli, CLI_FAULT, "%zu threads: none to be had",
+                        j->threads);
+    progress_start(&bar, cli->quiet || cli->json, label, "pairs", pairs);
     team_run(of, touch, j);
     choose_stream(of, j, out);
     team_run(of, update, j);
@@ -167,36 +173,53 @@ static int measure(job *j, result *out)
         if (i % 2 == 1)
             updates[i] = (double)team_run(of, update, j);
         ratios[i] = streams[i] / updates[i];
+        progress_update(&bar, i + 1);
     }
+    progress_end(&bar, pairs);
     team_stop(of);
     out->update_ns = quantile(updates, pairs, 0.5);
     out->stream_ns = quantile(streams, pairs, 0.5);
     out->low = quantile(ratios, pairs, 0.25);
     out->ratio = quantile(ratios, pairs, 0.5);
     out->high = quantile(ratios, pairs, 0.75);
-    return 0;
+    return CLI_GOOD;
 }
 
 /* ---- arrays ---------------------------------------------------------- */
 
+/* With room to start on a huge page. */
+static size_t map_bytes(size_t elements)
+{
+    return (elements * sizeof(float) + HUGE - 1) / HUGE * HUGE;
+}
+
 static float *map_array(size_t elements)
 {
-    size_t bytes = (elements * sizeof(float) + 2 * HUGE - 1) / HUGE * HUGE;
+    size_t bytes = map_bytes(elements), before;
     char *base = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *start;
 
     if (base == MAP_FAILED)
         return NULL;
-    start = base + (HUGE - (uintptr_t)base % HUGE) % HUGE;
-    (void)madvise(start, bytes, MADV_HUGEPAGE);
-    return (float *)(void *)start;
+    before = (HUGE - (uintptr_t)base % HUGE) % HUGE;
+    if (before > 0)
+        munmap(base, before);
+    if (before < HUGE)
+        munmap(base + before + bytes, HUGE - before);
+    (void)madvise(base + before, bytes, MADV_HUGEPAGE);
+    return (float *)(void *)(base + before);
 }
 
+/* Forget the pages, so that the next team touches them first. */
 static void drop_array(float *array, size_t elements)
 {
+    (void)madvise(array, map_bytes(elements), MADV_DONTNEED);
+}
+
+static void unmap_array(float *array, size_t elements)
+{
     if (array != NULL)
-        (void)madvise(array, elements * sizeof(float), MADV_DONTNEED);
+        munmap(array, map_bytes(elements));
 }
 
 /* ---- an optimizer ---------------------------------------------------- */
@@ -239,11 +262,11 @@ static double bytes_of(const result *r, size_t elements)
 
 static void print_head(const options *opt)
 {
-    printf("%zu elements, %zu pairs, stream on %s; ratio: stream time / "
+    printf("%llu elements, %llu pairs, stream on %s; ratio: stream time / "
            "update time, median (quartiles)\n"
            "%-10s %-7s %7s %9s %9s %9s  %s\n",
-           opt->elements, opt->pairs, stream_isa(), "optimizer", "isa",
-           "threads", "Gelem/s", "GB/s", "stream", "ratio");
+           (unsigned long long)opt->elements, (unsigned long long)opt->pairs,
+           stream_isa(), "optimizer", "isa", "threads", "Gelem/s", "GB/s", "stream", "ratio");
 }
 
 static void print_result(const options *opt, const result *r)
@@ -299,10 +322,19 @@ static int machine_has(const char *isa)
     return 1;
 }
 
+static int no_memory(const options *opt)
+{
+    return cli_fail(opt->cli, CLI_NOTHING,
+                    "no memory for arrays of %llu elements; give fewer with "
+                    "--elements",
+                    (unsigned long long)opt->elements);
+}
+
 static void bench_one(walk *w, const gyre_plugin *plugin,
                       const gyre_variant *variant, int isa, size_t threads)
 {
     const options *opt = w->opt;
+    char label[64];
     result r = {0};
 
     w->job.loop = variant->loops[isa];
@@ -311,14 +343,13 @@ static void bench_one(walk *w, const gyre_plugin *plugin,
     r.isa = isa_names[isa];
     r.threads = threads;
     r.arrays = w->job.arrays;
-    if (!opt->quiet)
-        fprintf(stderr, "bench update: %s %s, %zu thread(s)\n", plugin->name,
-                isa_names[isa], threads);
-    w->code = measure(&w->job, &r);
-    if (w->code != 0)
+    snprintf(label, sizeof(label), "%s %s x%zu", plugin->name, isa_names[isa],
+             threads);
+    w->code = measure(&w->job, label, &r);
+    if (w->code != CLI_GOOD)
         return;
     w->ran++;
-    if (w->list != NULL)
+    if (opt->cli->json)
         json_array_append_new(w->list, json_result(opt, &r));
     else
         print_result(opt, &r);
@@ -343,15 +374,14 @@ static int bench_plugin(void *user, const gyre_plugin *plugin,
         if (w->job.x[k] == NULL)
             w->job.x[k] = map_array(opt->elements);
         if (w->job.x[k] == NULL) {
-            fprintf(stderr, "bench update: no memory for %zu elements; give "
-                            "fewer with --elements\n", opt->elements);
-            w->code = 77;
+            w->code = no_memory(opt);
             return 1;
         }
     }
     for (int isa = 0; isa < GYRE_LOOP_COUNT && w->code == 0; isa++) {
         if (variant->loops[isa] == NULL ||
-            (opt->isa != NULL && strcmp(opt->isa, isa_names[isa]) != 0) ||
+            (opt->cli->isa != NULL &&
+             strcmp(opt->cli->isa, isa_names[isa]) != 0) ||
             !machine_has(isa_names[isa]))
             continue;
         /* Fresh pages for every team: the first to touch one is near it. */
@@ -369,111 +399,82 @@ static int bench_plugin(void *user, const gyre_plugin *plugin,
     return w->code != 0;
 }
 
+static int print_all(const options *opt, json_t *list)
+{
+    return cli_print_json(json_pack(
+        "{s:I, s:I, s:s, s:O}", "elements", (json_int_t)opt->elements,
+        "pairs", (json_int_t)opt->pairs, "stream_isa", stream_isa(), "results",
+        list));
+}
+
 static int run(const options *opt)
 {
-    walk w = {0};
+    const cli_state *cli = opt->cli;
     gyre_context *context = NULL;
     gyre_error error = {0};
+    gyre_status status;
+    walk w = {0};
 
     w.opt = opt;
     w.job.opt = opt;
-    w.list = opt->json ? json_array() : NULL;
+    w.code = cli_context(cli, NULL, &context);
+    if (w.code >= 0)
+        return w.code;
+    w.code = CLI_GOOD;
+    w.list = json_array();
     w.job.g = map_array(opt->elements);
-    if (w.job.g == NULL || (opt->json && w.list == NULL)) {
-        fprintf(stderr, "bench update: no memory\n");
-        return 77;
+    if (w.job.g == NULL || w.list == NULL) {
+        w.code = no_memory(opt);
+        goto done;
     }
-    if (!opt->json)
+    if (!cli->json)
         print_head(opt);
-    if (gyre_context_create(NULL, &context, &error) != GYRE_OK ||
-        gyre_plugin_each(context, bench_plugin, &w, &error) != GYRE_OK) {
-        fprintf(stderr, "bench update: %s\n", error.text);
-        w.code = 99;
-    }
-    if (w.code == 0 && w.ran == 0) {
-        fprintf(stderr, "bench update: nothing to run: no such optimizer or "
-                        "instruction set here\n");
-        w.code = 77;
-    }
-    if (opt->json && w.code == 0) {
-        json_t *all = json_pack("{s:I, s:I, s:s, s:O}", "elements",
-                                (json_int_t)opt->elements, "pairs",
-                                (json_int_t)opt->pairs, "stream_isa",
-                                stream_isa(), "results", w.list);
+    status = gyre_plugin_each(context, bench_plugin, &w, &error);
+    if (status != GYRE_OK)
+        w.code = cli_fail_status(cli, status, &error);
+    else if (w.code == CLI_GOOD && w.ran == 0)
+        w.code = cli_fail(cli, CLI_NOTHING,
+                          "nothing to run: no such optimizer or instruction "
+                          "set here; see gyre plugins");
+    else if (w.code == CLI_GOOD && cli->json)
+        w.code = print_all(opt, w.list);
 
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-        printf("\n");
-        json_decref(all);
-    }
+done:
+    for (size_t k = 0; k < STREAM_MAX; k++)
+        unmap_array(w.job.x[k], opt->elements);
+    unmap_array(w.job.g, opt->elements);
     json_decref(w.list);
     gyre_context_destroy(context);
     return w.code;
 }
 
-static const char help[] =
-    "usage: gyre bench update [options]\n"
-    "\n"
-    "Speed of optimizer updates beside a stream over the same arrays (one\n"
-    "addition each, best instruction set), by turns in the same run.\n"
-    "\n"
-    "  --optimizer NAME  one of them (default: every one found)\n"
-    "  --isa NAME        scalar, avx2 or avx512 (default: what there is)\n"
-    "  --threads N       (default: 1, and one per core)\n"
-    "  --elements N      per pass (default: 67108864)\n"
-    "  --pairs N         update and stream, 1 to 1000 (default: 15)\n"
-    "  --json            machine output\n"
-    "  --quiet           no progress\n";
-
-static int number(const char *name, const char *text, size_t max, size_t *out)
-{
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-
-    if (end == text || *end != '\0' || text[0] == '-' || value == 0 ||
-        value > max) {
-        fprintf(stderr, "bench update: --%s %s: want a number from 1 to "
-                        "%zu\n", name, text, max);
-        return 2;
-    }
-    *out = (size_t)value;
-    return 0;
-}
-
 int bench_update(int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"optimizer", required_argument, NULL, 'o'},
-        {"isa", required_argument, NULL, 'i'},
-        {"threads", required_argument, NULL, 't'},
-        {"elements", required_argument, NULL, 'e'},
-        {"pairs", required_argument, NULL, 'p'},
-        {"json", no_argument, NULL, 'j'},
-        {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
-    options opt = {NULL, NULL, 0, 67108864, 15, 0, 0};
-    int code = 0, letter;
+    options opt = {.elements = 67108864, .pairs = 15};
+    const cli_option list[] = {
+        {"optimizer", "NAME", "one of them (default: all)", CLI_TEXT,
+         &opt.optimizer},
+        {"threads", "N", "(default: 1, and one per core)", CLI_COUNT,
+         &opt.threads},
+        {"elements", "N", "per pass (default: 67108864)", CLI_COUNT,
+         &opt.elements},
+        {"pairs", "N", "update and stream (default: 15)", CLI_COUNT,
+         &opt.pairs},
+        {NULL, NULL, NULL, CLI_FLAG, NULL}};
+    const cli_usage usage = {
+        "", "Speed of optimizer updates beside a stream over the same arrays.",
+        list, 0, 0};
+    cli_state cli;
+    int code = cli_parse(&cli, &usage, argc, argv);
 
-    optind = 1;
-    while (code == 0 &&
-           (letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        switch (letter) {
-        case 'o': opt.optimizer = optarg; break;
-        case 'i': opt.isa = optarg; break;
-        case 't': code = number("threads", optarg, 4096, &opt.threads); break;
-        case 'e':
-            code = number("elements", optarg, (size_t)1 << 40, &opt.elements);
-            break;
-        case 'p': code = number("pairs", optarg, MAX_PAIRS, &opt.pairs); break;
-        case 'j': opt.json = 1; break;
-        case 'q': opt.quiet = 1; break;
-        case 'h': fputs(help, stdout); return 0;
-        default: code = 2;
-        }
-    }
-    if (code == 0 && optind < argc) {
-        fprintf(stderr, "bench update: %s is no option\n", argv[optind]);
-        code = 2;
-    }
-    return code != 0 ? code : run(&opt);
+    if (code >= 0)
+        return code;
+    if (opt.elements == 0 || opt.elements > (uint64_t)1 << 40)
+        return cli_fail(&cli, CLI_USAGE, "--elements: 1 to 2^40");
+    if (opt.pairs == 0 || opt.pairs > MAX_PAIRS)
+        return cli_fail(&cli, CLI_USAGE, "--pairs: 1 to %d", MAX_PAIRS);
+    if (opt.threads > 4096)
+        return cli_fail(&cli, CLI_USAGE, "--threads: at most 4096");
+    opt.cli = &cli;
+    return run(&opt);
 }

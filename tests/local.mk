@@ -11,7 +11,7 @@
 # `make check-install` a trial installation.
 
 slow_tests =
-cli_tests = tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
+cli_tests = tests/cli/bench.test tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
 fault_tests =
 peer_tests =
 
@@ -22,6 +22,7 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/fault/local.mk
 include tests/unit/cli/local.mk
 endif
 
@@ -64,7 +65,9 @@ AM_TESTS_ENVIRONMENT = \
 
 .PHONY: check-unit check-valgrind check-install
 
-check-unit: all $(check_PROGRAMS)
+# Each step is a make of its own: side by side, two would build one object.
+check-unit: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(check_PROGRAMS)'
 
 check-install: all
@@ -73,12 +76,13 @@ check-install: all
 valgrind_tests = $(filter-out $(slow_tests),$(check_PROGRAMS))
 EXTRA_DIST += tests/valgrind.supp
 
-check-valgrind: all $(check_PROGRAMS)
+check-valgrind: all
 	@test '$(VALGRIND)' != no || { \
 	  echo 'check-valgrind: install valgrind, then configure again' >&2; \
 	  exit 1; }
 	@test -z '$(GYRE_SANITIZER_CFLAGS)' || { \
 	  echo 'check-valgrind: not in a sanitizer build' >&2; exit 1; }
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(valgrind_tests)' \
 	  LOG_COMPILER='$(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
 	  $(VALGRIND) --quiet --error-exitcode=9 --leak-check=full \

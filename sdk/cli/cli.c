@@ -42,7 +42,8 @@ int cli_code(gyre_status status)
 static int report(const cli_state *cli, int code, const char *status,
                   const char *text)
 {
-    fprintf(stderr, "gyre %s: %s\n", cli->command, text);
+    fprintf(stderr, "gyre%s%s: %s\n", cli->command[0] != '\0' ? " " : "",
+            cli->command, text);
     if (cli->json) {
         json_t *value = json_pack("{s:{s:s%,s:s,s:i}}", "error", "text", text,
                                   strlen(text), "status", status, "exit",

@@ -97,4 +97,17 @@ bool cli_read(cli_kind kind, const char *text, void *out);
 
 typedef int (*cli_main)(int argc, char **argv);
 
+typedef struct cli_command {
+    const char *name;
+    const char *summary; /* of one line */
+    cli_main run;
+} cli_command;
+
+/* Run the one of `count` commands that argv[1] names, with "group name" as its
+ * argv[0]; answers --help and mistakes itself.  `group` is argv[0]'s full name:
+ * "bench", or "" for gyre itself. */
+int cli_group(const char *group, const char *summary,
+              const cli_command *commands, size_t count, int argc,
+              char **argv);
+
 #endif

@@ -105,7 +105,8 @@ GYRE_API gyre_status gyre_store_create(gyre_context *context, const char *path,
 
 /*
  * Open.  Unless `fast`, every chunk of the newest commit is verified; when one
- * fails, the whole store goes back to the commit before (and info says so).
+ * is damaged, the whole store goes back to the commit before (and info says
+ * so).  What cannot be read is an error instead: it may come back.
  * Errors: NOT_FOUND, BUSY (another process; names it), FORMAT, CORRUPT (names
  * device, chunk and tensor range), DIRTY, LAYOUT, plugin errors.  Any thread.
  */
@@ -331,7 +332,7 @@ GYRE_API gyre_status gyre_round_finish(gyre_round *round, const void *blob,
 GYRE_API gyre_status gyre_round_abort(gyre_round *round, gyre_error *error);
 
 /* Commit now, with a blob, between rounds (commit_every above 1, or to change
- * the blob). */
+ * the blob).  Fails as gyre_round_finish does. */
 GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
                                        size_t blob_bytes, gyre_error *error);
 

@@ -117,9 +117,11 @@ gyre_status gyre_layout_tensors(gyre_context *context, gyre_layout *layout,
         return gyre_fail(error, GYRE_INVALID,
                          "a store needs at least one tensor");
     layout->tensors = gyre_alloc_zero(context, count, sizeof(gyre_tensor_state));
-    layout->tensor_count = layout->tensors != NULL ? count : 0;
-    layout->order = gyre_alloc_zero(context, count, sizeof(size_t));
-    if (layout->tensors == NULL || layout->order == NULL)
+    if (layout->tensors != NULL) {
+        layout->tensor_count = count; /* what both are freed with */
+        layout->order = gyre_alloc_zero(context, count, sizeof(size_t));
+    }
+    if (layout->order == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %zu tensors",
                          count);
     layout->groups = 1;

@@ -56,6 +56,14 @@ bool gyre_place_is_block(const char *path)
     return stat(path, &st) == 0 && S_ISBLK(st.st_mode);
 }
 
+bool gyre_place_same_block(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && S_ISBLK(x.st_mode) && stat(b, &y) == 0 &&
+           S_ISBLK(y.st_mode) && x.st_rdev == y.st_rdev;
+}
+
 const char *gyre_place_folder(const gyre_store *store, const char *path)
 {
     return strcmp(path, ".") == 0 ? store->path : path;

@@ -415,14 +415,14 @@ static void adopt(gyre_round *round)
             layout->tensors[i].step++;
 }
 
-/* Something broke: back to what stands, and say what that is. */
-static gyre_status fall_back(gyre_round *round, gyre_status cause,
+/* Something broke: back to what stands, and say what that is.  `lost`: rounds
+ * before this one go too. */
+static gyre_status fall_back(gyre_round *round, bool lost, gyre_status cause,
                              gyre_error *error)
 {
     gyre_store *store = round->store;
-    bool lost = store->rounds_since > 0;
     gyre_error why = {GYRE_OK, ""};
-    gyre_status status = cause;
+    gyre_status status;
 
     if (store->now.dirty) {
         store->mode = GYRE_STORE_BROKEN;
@@ -431,14 +431,7 @@ static gyre_status fall_back(gyre_round *round, gyre_status cause,
                                 "of two steps", store->path);
     }
     gyre_store_rewind(store);
-    if (store->mode == GYRE_STORE_BROKEN)
-        return gyre_fail_prefix(error, cause,
-                                "store %s: it is not known which commit "
-                                "stands; close and open it", store->path);
-    if (lost)
-        status = gyre_fail_prefix(error, GYRE_ROLLED_BACK,
-                                  "rolled back to step %llu, the last commit",
-                                  (unsigned long long)store->now.step);
+    status = gyre_store_tell_back(store, lost, cause, error);
     if (give_back(round, lost, &why) != GYRE_OK) {
         store->mode = GYRE_STORE_BROKEN;
         gyre_fail_prefix(error, status,
@@ -451,19 +444,19 @@ static gyre_status end_round(gyre_round *round, const void *blob,
                              size_t blob_bytes, gyre_error *error)
 {
     gyre_store *store = round->store;
+    bool lost = store->rounds_since > 0;
     gyre_status status = end_stream(round, error);
 
     if (round->state == GYRE_ROUND_SKIPPED)
         status = give_back(round, false, error); /* if update failed to */
     if (status != GYRE_OK)
-        return fall_back(round, status, error);
+        return fall_back(round, lost, status, error);
     adopt(round);
     if (store->rounds_since < store->commit_every)
         return GYRE_OK;
-    store->rounds_since--;     /* what fall_back counts as lost */
     status = gyre_store_commit_now(store, blob, blob_bytes, error);
     if (status != GYRE_OK)
-        return fall_back(round, status, error);
+        return fall_back(round, lost, status, error);
     round->report.committed = 1;
     round->report.commit_bytes = store->commit_bytes;
     return GYRE_OK;
@@ -509,7 +502,8 @@ gyre_status gyre_round_finish(gyre_round *round, const void *blob,
     if (status == GYRE_OK)
         status = end_round(round, blob, blob_bytes, &text);
     else
-        status = fall_back(round, status, &text);
+        status = fall_back(round, round->store->rounds_since > 0, status,
+                           &text);
     if (status == GYRE_OK) {
         fill_report(round, begun);
         hand_report(&round->report, report);

@@ -31,3 +31,6 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+check_PROGRAMS += \
+	tests/unit/store/test_generation
+EXTRA_DIST += tests/unit/store/care.h
