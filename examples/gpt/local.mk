@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The example gpt: a Lua module and its tests. Needs CBLAS (any), Lua 5.4 and,
-# for the tests, cmocka; Makefile fragment for a non-recursive automake.
+# The example gpt: a Lua module and its tests.  Needs CBLAS (any) and Lua 5.4.
 #
 # -fopenmp-simd lets the reductions in gpt_layers.c become vector code (no
 # run-time library); -ffp-contract=off gives the element-wise parts the same
@@ -25,33 +24,44 @@ gpt_text_sources = \
 	examples/gpt/gpt_text.h
 gpt_flags = -O2 -fopenmp-simd -ffp-contract=off -fno-math-errno \
 	-fno-trapping-math -fvisibility=hidden -pthread
-gpt_include = -I$(srcdir)/examples/gpt
+gpt_include = -I$(top_srcdir)/examples/gpt
 
-pkglib_LTLIBRARIES += gpt.la
-gpt_la_SOURCES = $(gpt_model_sources) $(gpt_text_sources) \
+if HAVE_BLAS
+noinst_LTLIBRARIES += examples/gpt/libgptmodel.la
+examples_gpt_libgptmodel_la_SOURCES = $(gpt_model_sources) \
+	$(gpt_text_sources)
+examples_gpt_libgptmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
+examples_gpt_libgptmodel_la_CFLAGS = $(AM_CFLAGS) $(gpt_flags) $(BLAS_CFLAGS)
+examples_gpt_libgptmodel_la_LIBADD = $(BLAS_LIBS) -lm
+
+# -rpath makes libtool build a shared object that is not installed.
+if HAVE_LUA
+noinst_LTLIBRARIES += examples/gpt/gpt.la
+examples_gpt_gpt_la_SOURCES = \
 	examples/gpt/array.h \
 	examples/gpt/gpt_lua.c \
 	examples/gpt/gpt_lua.h \
 	examples/gpt/gpt_lua_text.c
-gpt_la_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include) $(LUA_CFLAGS)
-gpt_la_CFLAGS = $(AM_CFLAGS) $(gpt_flags)
-gpt_la_LDFLAGS = -module -avoid-version -shared -pthread
-gpt_la_LIBADD = $(CBLAS_LIBS) -lm
+examples_gpt_gpt_la_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include) $(LUA_CFLAGS)
+examples_gpt_gpt_la_CFLAGS = $(AM_CFLAGS) $(gpt_flags)
+examples_gpt_gpt_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+	-pthread -rpath $(abs_builddir)/examples/gpt
+examples_gpt_gpt_la_LIBADD = examples/gpt/libgptmodel.la
+endif
 
-noinst_LTLIBRARIES += libgptmodel.la
-libgptmodel_la_SOURCES = $(gpt_model_sources) $(gpt_text_sources)
-libgptmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
-libgptmodel_la_CFLAGS = $(AM_CFLAGS) $(gpt_flags)
-libgptmodel_la_LIBADD = $(CBLAS_LIBS) -lm
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_text
+tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
+tests_unit_gpt_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
+tests_unit_gpt_test_gpt_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
+tests_unit_gpt_test_text_SOURCES = tests/unit/gpt/test_text.c
+tests_unit_gpt_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
+tests_unit_gpt_test_text_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
+endif
 
-check_PROGRAMS += test_gpt test_text gpt_dump
-test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
-test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
-test_gpt_LDADD = libgptmodel.la $(CMOCKA_LIBS)
-test_text_SOURCES = tests/unit/gpt/test_text.c
-test_text_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
-test_text_LDADD = libgptmodel.la $(CMOCKA_LIBS)
-gpt_dump_SOURCES = tests/peer/gpt_dump.c
-gpt_dump_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
-gpt_dump_LDADD = libgptmodel.la
-EXTRA_DIST += tests/peer/gpt_torch.py
+noinst_PROGRAMS += tests/peer/gpt_dump
+tests_peer_gpt_dump_SOURCES = tests/peer/gpt_dump.c
+tests_peer_gpt_dump_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
+tests_peer_gpt_dump_LDADD = examples/gpt/libgptmodel.la
+endif
+EXTRA_DIST += tests/peer/gpt_torch.py examples/gpt/train.lua

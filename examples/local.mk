@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+# Example programs, one folder each.
+
+include examples/gpt/local.mk

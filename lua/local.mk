@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# The Lua module and `gyre run`; built when configure found Lua (HAVE_LUA).
+
+lua_module_sources = \
+	lua/array.c \
+	lua/ask.c \
+	lua/care.c \
+	lua/context.c \
+	lua/help.c \
+	lua/json.c \
+	lua/module.c \
+	lua/module.h \
+	lua/options.c \
+	lua/options.h \
+	lua/plan.c \
+	lua/plugins.c \
+	lua/probe.c \
+	lua/progress.c \
+	lua/round.c \
+	lua/spec.c \
+	lua/store.c \
+	lua/trace.c \
+	lua/util.c
+
+if HAVE_LUA
+# The command links these objects, and `require "gyre"` opens the same in a
+# shared module.  The module leaves Lua's own symbols to the interpreter: a
+# second copy of Lua in one process would not know the first one's states.
+noinst_LTLIBRARIES += lua/libgyrelua.la
+lua_libgyrelua_la_SOURCES = $(lua_module_sources) lua/run.c lua/run.h
+lua_libgyrelua_la_CFLAGS = $(AM_CFLAGS) $(LUA_CFLAGS) $(JANSSON_CFLAGS)
+
+luamodule_LTLIBRARIES = lua/gyre.la
+lua_gyre_la_SOURCES = $(lua_module_sources)
+lua_gyre_la_CFLAGS = $(AM_CFLAGS) $(LUA_CFLAGS) $(JANSSON_CFLAGS)
+lua_gyre_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
+lua_gyre_la_LIBADD = sdk/libgyre.la $(JANSSON_LIBS)
+endif
+
+# Where the stock interpreter looks; --with-lua-module-dir in time.
+luamoduledir = $(libdir)/lua/5.4
+gyre_include_HEADERS += sdk/include/gyre/lua.h

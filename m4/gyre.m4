@@ -1,0 +1,85 @@
+dnl SPDX-License-Identifier: Apache-2.0
+dnl The few checks that Gyre's configure needs beyond Autoconf's own.
+
+dnl GYRE_CHECK_CHOICE(OPTION, VALUE, CHOICES)
+dnl Stop when VALUE is not one of the space-separated CHOICES, so that a
+dnl misspelt value is never taken for a default.
+AC_DEFUN([GYRE_CHECK_CHOICE], [
+  gyre_choice_ok=no
+  for gyre_choice in $3; do
+    AS_IF([test "x$2" = "x$gyre_choice"], [gyre_choice_ok=yes])
+  done
+  AS_IF([test $gyre_choice_ok = no],
+        [AC_MSG_ERROR([$1=$2: the value is one of: $3])])
+])
+
+dnl GYRE_PART(NAME, MODULES, DEBIAN-PACKAGE, PURPOSE, [needed])
+dnl A part that is found by pkg-config and chosen by --with-NAME=auto|yes|no.
+dnl MODULES are alternatives, tried in order.  Sets with_NAME (yes, no), why_NAME
+dnl (for the summary), NAME_CFLAGS, NAME_LIBS, NAME_PC, the config.h macro
+dnl HAVE_NAME and the conditional HAVE_NAME.
+AC_DEFUN([GYRE_PART], [
+  m4_pushdef([UP], m4_translit([$1], [a-z-], [A-Z_]))
+  m4_ifval([$5],
+    [with_$1=yes],
+    [AC_ARG_WITH([$1],
+      [AS_HELP_STRING([--with-$1=auto|yes|no], [$4 @<:@auto@:>@])],
+      [], [with_$1=auto])
+     GYRE_CHECK_CHOICE([--with-$1], [$with_$1], [auto yes no])])
+  why_$1=
+  UP[]_CFLAGS=
+  UP[]_LIBS=
+  UP[]_PC=
+  AS_IF([test "x$with_$1" = xno], [why_$1="off (--without-$1)"], [
+    for gyre_module in m4_normalize([$2]); do
+      AC_MSG_CHECKING([for $gyre_module])
+      AS_IF([$PKG_CONFIG --exists "$gyre_module" 2>/dev/null], [
+        UP[]_CFLAGS=`$PKG_CONFIG --cflags "$gyre_module"`
+        UP[]_LIBS=`$PKG_CONFIG --libs "$gyre_module"`
+        UP[]_PC=$gyre_module
+        why_$1="`$PKG_CONFIG --modversion "$gyre_module"` ($gyre_module)"
+        AC_MSG_RESULT([$why_$1])
+        break
+      ], [AC_MSG_RESULT([no])])
+    done
+    AS_IF([test -n "$UP[]_PC"], [with_$1=yes],
+          [test "x$with_$1" = xyes],
+          [AC_MSG_ERROR([$1 is missing ($4); install $3 (Debian, Ubuntu)m4_ifval([$5], [], [, or say --without-$1])])],
+          [with_$1=no
+           why_$1="off (not found; install $3)"])
+  ])
+  AS_IF([test "x$with_$1" = xyes],
+        [AC_DEFINE([HAVE_]UP, [1], [Define to 1 for $1: $4.])])
+  AM_CONDITIONAL([HAVE_]UP, [test "x$with_$1" = xyes])
+  AC_SUBST(UP[_CFLAGS])
+  AC_SUBST(UP[_LIBS])
+  m4_popdef([UP])
+])
+
+dnl GYRE_FLAGS(VARIABLE, FLAGS)
+dnl Append each flag that the C compiler takes without complaint.
+AC_DEFUN([GYRE_FLAGS], [
+  gyre_saved_cflags=$CFLAGS
+  for gyre_flag in m4_normalize([$2]); do
+    AC_MSG_CHECKING([whether $CC takes $gyre_flag])
+    CFLAGS="$gyre_saved_cflags -Werror $gyre_flag"
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])],
+      [AC_MSG_RESULT([yes]); $1="$$1 $gyre_flag"],
+      [AC_MSG_RESULT([no])])
+  done
+  CFLAGS=$gyre_saved_cflags
+])
+
+dnl GYRE_LINK_FLAGS(VARIABLE, FLAGS)
+dnl The same for flags of the linker, tried on a program.
+AC_DEFUN([GYRE_LINK_FLAGS], [
+  gyre_saved_ldflags=$LDFLAGS
+  for gyre_flag in m4_normalize([$2]); do
+    AC_MSG_CHECKING([whether the linker takes $gyre_flag])
+    LDFLAGS="$gyre_saved_ldflags $gyre_flag"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])],
+      [AC_MSG_RESULT([yes]); $1="$$1 $gyre_flag"],
+      [AC_MSG_RESULT([no])])
+  done
+  LDFLAGS=$gyre_saved_ldflags
+])

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole steps of a store beside fio; see bench_store.h. */
+#include "config.h"
+
+#include "bench_store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEFAULT_PAIRS = 11, MAX_PAIRS = 101, PIECE = 1 << 20, LABEL = 4096 };
+
+typedef struct bench {
+    gyre_context *context;
+    bench_store_options o;
+    gyre_store *store;
+    char folder[3072];
+    char file[4096];         /* of the one device */
+    char log[4096];          /* what fio replays */
+    float *gradient;
+    float *parameters;
+    uint64_t chunks, chunk_bytes, data_at, area_bytes;
+    uint32_t depth;
+    unsigned version;        /* that the next step reads */
+} bench;
+
+static gyre_status say(gyre_error *error, gyre_status status, const char *text)
+{
+    if (error != NULL) {
+        error->status = status;
+        snprintf(error->text, sizeof(error->text), "bench store: %s", text);
+    }
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, size_t n)
+{
+    double sorted[MAX_PAIRS];
+
+    memcpy(sorted, values, n * sizeof(*values));
+    qsort(sorted, n, sizeof(*sorted), by_value);
+    return n % 2 == 1 ? sorted[n / 2]
+                      : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* ---- the store -------------------------------------------------------- */
+
+static gyre_status make_store(bench *b, gyre_error *error)
+{
+    uint64_t chunk = b->o.chunk_elements != 0 ? b->o.chunk_elements
+                                              : 256 * GYRE_GRAIN;
+    gyre_tensor tensor = {.name = "weights", .rank = 1};
+    gyre_store_spec spec = {.size = sizeof(spec), .tensors = &tensor,
+                            .tensor_count = 1, .optimizer = b->o.optimizer};
+    gyre_store_options options = {.size = sizeof(options), .io = b->o.io,
+                                  .buffers = b->o.buffers};
+    gyre_store_info info = {.size = sizeof(info)};
+    gyre_status status;
+    uint64_t bytes;
+
+    b->o.elements = (b->o.elements + chunk - 1) / chunk * chunk;
+    tensor.shape[0] = b->o.elements;
+    spec.chunk_elements = chunk;
+    snprintf(b->folder, sizeof(b->folder), "%s/gyre-bench-%ld", b->o.path,
+             (long)getpid());
+    status = gyre_store_create(b->context, b->folder, &spec, &options,
+                               &b->store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_get_info(b->store, &info, error);
+    if (status != GYRE_OK)
+        return status;
+    gyre_store_device(b->store, 0, &bytes);
+    snprintf(b->file, sizeof(b->file), "%s/%.8s.g1.d00", info.path, info.uuid);
+    snprintf(b->log, sizeof(b->log), "%s/fio.log", b->folder);
+    b->chunks = info.chunks;
+    b->chunk_bytes = chunk * sizeof(float) * (1 + info.slots) + LABEL;
+    b->data_at = bytes - 2 * b->chunks * b->chunk_bytes;
+    b->depth = b->o.buffers != 0 ? b->o.buffers : 4;
+    return GYRE_OK;
+}
+
+static gyre_status make_arrays(bench *b, gyre_error *error)
+{
+    uint32_t x = 12345;
+
+    b->gradient = malloc(b->o.elements * sizeof(float));
+    b->parameters = malloc(b->o.elements * sizeof(float));
+    if (b->gradient == NULL || b->parameters == NULL)
+        return say(error, GYRE_NO_MEMORY, "no memory for the gradients");
+    for (uint64_t i = 0; i < b->o.elements; i++) {
+        x = x * 1664525u + 1013904223u;
+        b->gradient[i] = (float)(int32_t)x * 0x1p-40f;
+        b->parameters[i] = 0;
+    }
+    return gyre_store_bind(b->store, 0, GYRE_F32, b->parameters, error);
+}
+
+/* One step; its seconds and the bytes that it moved on the device. */
+static gyre_status step(bench *b, double *seconds, double *bytes,
+                        gyre_error *error)
+{
+    gyre_round_options options = {.size = sizeof(options), .clip = b->o.clip,
+                                  .early = b->o.clip == 0};
+    gyre_round_report report = {.size = sizeof(report)};
+    uint64_t begun = gyre_trace_clock();
+    gyre_round *round;
+    gyre_status status = gyre_round_begin(b->store, &options, &round, error);
+
+    if (status == GYRE_OK)
+        status = gyre_round_release(round, 0, error);
+    for (uint64_t at = 0; status == GYRE_OK && at < b->o.elements;
+         at += PIECE) {
+        uint64_t left = b->o.elements - at;
+        gyre_gradient piece = {.dtype = GYRE_F32, .data = b->gradient + at};
+
+        status = gyre_round_gradient(round, 0, at, left < PIECE ? left : PIECE,
+                                     &piece, error);
+    }
+    if (status == GYRE_OK)
+        status = gyre_round_finish(round, NULL, 0, &report, error);
+    *seconds = (double)(gyre_trace_clock() - begun) * 1e-9;
+    *bytes = (double)(report.read_bytes + report.write_bytes +
+                      report.padding_bytes + report.commit_bytes);
+    b->area_bytes = report.commit_bytes;
+    b->version ^= 1;
+    return status;
+}
+
+/* ---- fio -------------------------------------------------------------- */
+
+/* Reads run `depth - 1` chunks ahead of writes, as in the store. */
+static int write_log(const bench *b)
+{
+    FILE *log = fopen(b->log, "we");
+    uint64_t ahead = b->depth - 1;
+
+    if (log == NULL)
+        return -1;
+    fprintf(log, "fio version 2 iolog\n%s add\n%s open\n", b->file, b->file);
+    for (uint64_t c = 0; c < b->chunks + ahead; c++) {
+        if (c < b->chunks)
+            fprintf(log, "%s read %llu %llu\n", b->file,
+                    (unsigned long long)(b->data_at +
+                                         (2 * c + b->version) *
+                                             b->chunk_bytes),
+                    (unsigned long long)b->chunk_bytes);
+        if (c >= ahead)
+            fprintf(log, "%s write %llu %llu\n", b->file,
+                    (unsigned long long)(b->data_at +
+                                         (2 * (c - ahead) + 1 - b->version) *
+                                             b->chunk_bytes),
+                    (unsigned long long)b->chunk_bytes);
+    }
+    return fclose(log);
+}
+
+/* fio's own clock and count: bytes moved per second, its flush included.  A
+ * few transfers at the end of a replay are not counted by it, so rates are
+ * compared and not times. */
+static gyre_status run_fio(bench *b, double *rate, gyre_error *error)
+{
+    char command[9000];
+    json_error_t trouble;
+    json_t *root, *job;
+    double ms, bytes;
+    FILE *pipe;
+
+    if (write_log(b) != 0)
+        return say(error, GYRE_IO, "cannot write the log for fio");
+    snprintf(command, sizeof(command),
+             "fio --name=gyre --read_iolog='%s' --ioengine=io_uring "
+             "--iodepth=%u --direct=1 --fixedbufs=1 --bs=%llu --end_fsync=1 "
+             "--output-format=json 2>/dev/null", b->log, b->depth,
+             (unsigned long long)b->chunk_bytes);
+    pipe = popen(command, "re");
+    if (pipe == NULL)
+        return say(error, GYRE_SYSTEM, "cannot start fio");
+    root = json_loadf(pipe, 0, &trouble);
+    pclose(pipe);
+    job = json_array_get(json_object_get(root, "jobs"), 0);
+    ms = json_number_value(json_object_get(job, "job_runtime"));
+    bytes = json_number_value(
+                json_object_get(json_object_get(job, "read"), "io_bytes")) +
+            json_number_value(
+                json_object_get(json_object_get(job, "write"), "io_bytes"));
+    json_decref(root);
+    if (!(ms > 0) || !(bytes > 0))
+        return say(error, GYRE_SYSTEM,
+                   "fio did not run (its JSON holds no job)");
+    *rate = bytes / (ms * 1e-3);
+    return GYRE_OK;
+}
+
+static int have_fio(void)
+{
+    return system("command -v fio >/dev/null 2>&1") == 0;
+}
+
+/* ---- together --------------------------------------------------------- */
+
+static gyre_status run_pairs(bench *b, json_t **out, gyre_error *error)
+{
+    double rates[MAX_PAIRS], ratios[MAX_PAIRS], seconds[MAX_PAIRS];
+    json_t *list = json_array();
+    int fio = have_fio();
+    double bytes = 0, warm_seconds;
+    gyre_status status = step(b, &warm_seconds, &bytes, error);
+
+    for (uint32_t i = 0; status == GYRE_OK && i < b->o.pairs; i++) {
+        double peer = 0;
+
+        if (fio)
+            status = run_fio(b, &peer, error);
+        if (status == GYRE_OK)
+            status = step(b, &seconds[i], &bytes, error);
+        rates[i] = bytes / seconds[i];
+        ratios[i] = fio ? rates[i] / peer : 0;
+        json_array_append_new(
+            list, json_pack("{s:f, s:f, s:f}", "seconds", seconds[i],
+                            "bytes_per_second", rates[i],
+                            "fio_bytes_per_second", peer));
+    }
+    if (status != GYRE_OK) {
+        json_decref(list);
+        return status;
+    }
+    *out = json_pack(
+        "{s:s, s:I, s:I, s:I, s:i, s:i, s:f, s:f, s:f, s:o, s:s, s:o}",
+        "optimizer", b->o.optimizer != NULL ? b->o.optimizer : "adamw",
+        "elements", (json_int_t)b->o.elements, "chunks", (json_int_t)b->chunks,
+        "chunk_bytes", (json_int_t)b->chunk_bytes, "depth", (int)b->depth,
+        "pairs", (int)b->o.pairs, "seconds", median(seconds, b->o.pairs),
+        "bytes", bytes, "bytes_per_second", median(rates, b->o.pairs), "ratio",
+        fio ? json_real(median(ratios, b->o.pairs)) : json_null(), "fio",
+        fio ? "alternated" : "not found: install the package fio", "runs",
+        list);
+    return GYRE_OK;
+}
+
+static void clean_up(bench *b)
+{
+    char name[4096];
+
+    gyre_store_close(b->store);
+    free(b->gradient);
+    free(b->parameters);
+    if (b->store == NULL)
+        return;
+    unlink(b->file);
+    unlink(b->log);
+    snprintf(name, sizeof(name), "%s/manifest.json", b->folder);
+    unlink(name);
+    snprintf(name, sizeof(name), "%s/lock", b->folder);
+    unlink(name);
+    rmdir(b->folder);
+}
+
+gyre_status bench_store(gyre_context *context,
+                        const bench_store_options *options, json_t **out,
+                        gyre_error *error)
+{
+    bench b = {.context = context, .o = *options};
+    gyre_status status;
+
+    if (b.o.elements == 0)
+        b.o.elements = 64u << 20;
+    if (b.o.pairs == 0)
+        b.o.pairs = DEFAULT_PAIRS;
+    if (b.o.pairs > MAX_PAIRS)
+        return say(error, GYRE_RANGE, "at most 101 pairs");
+    if (b.o.path == NULL)
+        return say(error, GYRE_INVALID, "a folder is needed");
+    status = make_store(&b, error);
+    if (status == GYRE_OK)
+        status = make_arrays(&b, error);
+    if (status == GYRE_OK)
+        status = run_pairs(&b, out, error);
+    clean_up(&b);
+    return status;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of Gyre's host interface. */
+#ifndef GYRE_GYRE_H
+#define GYRE_GYRE_H
+
+#include <gyre/context.h>
+#include <gyre/dtype.h>
+#include <gyre/registry.h>
+#include <gyre/status.h>
+#include <gyre/store.h>
+#include <gyre/trace.h>
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: parameters and optimizer state on storage, updated there.
+ *
+ * The model is a list of tensors.  Its f32 master parameters and the
+ * optimizer's state slots lie in chunks on one or more devices; each training
+ * step is one *round*: gradients go in, the optimizer plugin runs beside the
+ * storage, updated parameters come back.  A round ends in a commit, and after
+ * any crash the store opens at the last commit or the one before, whole.
+ *
+ * No result depends on the number of devices, the chunk size, the number of
+ * threads or the instruction set.
+ *
+ * Threads.  One thread drives a store and its round; gyre_round_gradient,
+ * gyre_round_absent and gyre_round_release may be called from any thread
+ * between gyre_round_begin and gyre_round_update.  What is said to be "any
+ * thread" may run beside all of that.
+ */
+#ifndef GYRE_STORE_H
+#define GYRE_STORE_H
+
+#include <gyre/context.h>
+#include <gyre/dtype.h>
+#include <gyre/registry.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gyre_store gyre_store;
+typedef struct gyre_round gyre_round;
+
+enum {
+    GYRE_MAX_RANK = 8,
+    GYRE_MAX_DEVICES = 64,
+    GYRE_GRAIN = 1024,     /* elements; every tensor starts on one */
+    GYRE_DIGEST_TEXT = 33  /* 32 hexadecimal digits and NUL */
+};
+
+/* ---- making and opening ---------------------------------------------- */
+
+enum {
+    GYRE_TENSOR_FROZEN = 1 /* parameter only: no slots, never updated */
+};
+
+typedef struct gyre_tensor {
+    const char *name;   /* unique, not empty, UTF-8 */
+    uint32_t rank;      /* 0: one element */
+    uint32_t group;     /* parameter group, counted from 0 */
+    uint32_t flags;
+    uint64_t shape[GYRE_MAX_RANK]; /* a 0 makes an empty tensor */
+    gyre_dtype dtype;   /* of `data`: F32, F64, BF16 or F16 */
+    const void *data;   /* initial values, contiguous; NULL: zeros */
+} gyre_tensor;
+
+/* What is fixed when a store is made.  Zero it, set `size`. */
+typedef struct gyre_store_spec {
+    size_t size;
+    const gyre_tensor *tensors;
+    size_t tensor_count;
+    const char *optimizer;         /* plugin name; NULL: "adamw" */
+    const gyre_setting *settings;  /* structural ones, and step defaults */
+    size_t setting_count;
+    const char *const *devices;    /* directories or block files; NULL: the
+                                      store's own directory */
+    const double *weights;         /* share of each device; NULL: equal */
+    size_t device_count;           /* 0: 1 */
+    uint64_t chunk_elements;       /* multiple of GYRE_GRAIN; 0: chosen */
+    uint64_t blob_bytes;           /* room for the user's blob; 0: 64 KiB */
+    int in_place;                  /* one version on disk: half the space, but
+                                      a crash inside a round loses the store */
+} gyre_store_spec;
+
+/* What may differ at each opening.  Zero it, set `size`. */
+typedef struct gyre_store_options {
+    size_t size;
+    const char *io;          /* engine: "auto" (default), "uring", "posix",
+                                "faulty:..." */
+    uint32_t buffers;        /* chunk buffers per device; 0: 4, at least 2 */
+    uint32_t commit_every;   /* rounds per commit; 0: 1 */
+    int fast;                /* open without verifying every chunk */
+    int read_only;           /* no rounds, nothing is written */
+    int no_read_check;       /* do not verify chunks as rounds read them */
+    uint64_t lock_wait_ns;   /* for I/O of a dead owner to end; 0: 120 s */
+    uint64_t memory_limit;   /* refuse to start above it; 0: none */
+    const char *const *devices; /* if not NULL, the list that must match what
+                                   is on disk: path by path, in order */
+    size_t device_count;     /* if not 0, must match (LAYOUT says how to
+                                reshard) */
+    void *recorder;          /* tests only: gyre_io_recorder of the library */
+} gyre_store_options;
+
+/*
+ * Make a store in directory `path` (made if it is not there, else it must not
+ * hold one) and open it.  Space for everything is reserved first; on failure
+ * nothing stays.  `options` may be NULL.  Errors: INVALID, RANGE, EXISTS,
+ * NO_SPACE (says how much is needed and free), PARAMETER, plugin errors, IO.
+ * Any thread.
+ */
+GYRE_API gyre_status gyre_store_create(gyre_context *context, const char *path,
+                                       const gyre_store_spec *spec,
+                                       const gyre_store_options *options,
+                                       gyre_store **out, gyre_error *error);
+
+/*
+ * Open.  Unless `fast`, every chunk of the newest commit is verified; when one
+ * fails, the whole store goes back to the commit before (and info says so).
+ * Errors: NOT_FOUND, BUSY (another process; names it), FORMAT, CORRUPT (names
+ * device, chunk and tensor range), DIRTY, LAYOUT, plugin errors.  Any thread.
+ */
+GYRE_API gyre_status gyre_store_open(gyre_context *context, const char *path,
+                                     const gyre_store_options *options,
+                                     gyre_store **out, gyre_error *error);
+
+/* Close; what is not committed is lost.  NULL is allowed. */
+GYRE_API void gyre_store_close(gyre_store *store);
+
+/* ---- asking ---------------------------------------------------------- */
+
+typedef struct gyre_store_info {
+    size_t size;
+    uint64_t round;        /* attempts, committed or not */
+    uint64_t step;         /* t: applied steps */
+    uint64_t commit;       /* number of the last commit */
+    uint64_t committed_round;
+    uint64_t committed_step;
+    uint64_t generation;
+    uint64_t tensors;
+    uint64_t elements;     /* without padding */
+    uint64_t chunks;
+    uint64_t chunk_elements;
+    uint64_t padding_bytes; /* declared: grains and labels, one version */
+    uint64_t disk_bytes;    /* reserved, all devices */
+    uint64_t blob_capacity;
+    uint32_t devices;
+    uint32_t groups;
+    uint32_t slots;        /* state slots per element */
+    int in_place;
+    int whole;             /* 0 after a salvage */
+    int fell_back;         /* opened at the commit before the newest */
+    const char *uuid;      /* strings live as long as the store */
+    const char *path;
+    const char *optimizer;
+    const char *optimizer_version;
+    const char *variant;
+    const char *io;        /* engine in use */
+    double loss_scale;
+} gyre_store_info;
+
+GYRE_API gyre_status gyre_store_get_info(const gyre_store *store,
+                                         gyre_store_info *info,
+                                         gyre_error *error);
+
+/* Tensor by index, in the order of creation (data NULL), or by name
+ * (NOT_FOUND).  `step` is the tensor's own t; may be NULL. */
+GYRE_API gyre_status gyre_store_tensor(const gyre_store *store, size_t index,
+                                       gyre_tensor *out, uint64_t *step,
+                                       gyre_error *error);
+GYRE_API gyre_status gyre_store_find(const gyre_store *store, const char *name,
+                                     size_t *index, gyre_error *error);
+/* Device by index: its path, and the bytes reserved on it.  NULL past the
+ * end. */
+GYRE_API const char *gyre_store_device(const gyre_store *store, size_t index,
+                                       uint64_t *bytes);
+/* Name of state slot `slot` of 0..slots-1; NULL past the end. */
+GYRE_API const char *gyre_store_slot(const gyre_store *store, size_t slot);
+
+/* The blob of the last commit; *bytes 0 and NULL when there is none.  Valid
+ * until the next commit or rollback. */
+GYRE_API const void *gyre_store_blob(const gyre_store *store, size_t *bytes);
+
+/* Digest of names, shapes and parameters, the same for any layout.  Reads and
+ * verifies everything.  STATE while a round is open. */
+GYRE_API gyre_status gyre_store_digest(gyre_store *store,
+                                       char text[GYRE_DIGEST_TEXT],
+                                       gyre_error *error);
+
+/*
+ * Read elements [first, first + count) of a tensor, slot -1 for the parameter
+ * or a state slot, as dtype.  Chunks are verified.  STATE while a round is
+ * open.
+ */
+GYRE_API gyre_status gyre_store_read(gyre_store *store, size_t tensor,
+                                     int slot, uint64_t first, uint64_t count,
+                                     gyre_dtype dtype, void *data,
+                                     gyre_error *error);
+
+/* ---- parameters back to the caller ----------------------------------- */
+
+/*
+ * Say where updated values of a tensor go: `data` holds all its elements,
+ * contiguous, as `dtype`; NULL unbinds.  The caller keeps it alive while bound
+ * and does not write it during a round.  STATE while a round is open.
+ */
+GYRE_API gyre_status gyre_store_bind(gyre_store *store, size_t tensor,
+                                     gyre_dtype dtype, void *data,
+                                     gyre_error *error);
+
+/* Fill every bound buffer from the store now (after open, say). */
+GYRE_API gyre_status gyre_store_pull(gyre_store *store, gyre_error *error);
+
+/* ---- the round ------------------------------------------------------- */
+
+typedef struct gyre_group {
+    const gyre_setting *settings;  /* over the defaults kept in the store */
+    size_t count;
+} gyre_group;
+
+/* Zero it, set `size`. */
+typedef struct gyre_round_options {
+    size_t size;
+    const gyre_group *groups;  /* per parameter group; NULL: defaults */
+    size_t group_count;        /* 0, or the store's number of groups */
+    double loss_scale;         /* S, a power of two; 0: 1, or the store's when
+                                  dynamic_scale */
+    uint32_t micro_batches;    /* M; 0: 1 */
+    double denominator;        /* D: gradients are sums to be divided by it;
+                                  0: 1 */
+    double clip;               /* limit c of the global norm; 0: none */
+    int early;                 /* update chunks as soon as their gradients are
+                                  there; needs clip 0, and not in place */
+    int dynamic_scale;         /* S is the store's; it grows and shrinks */
+} gyre_round_options;
+
+/*
+ * A gradient piece.  `kind` and `device` are there so that gradients born on
+ * an accelerator need no other interface; now kind must be GYRE_HOST_MEMORY.
+ * `stride` in elements, 0 means 1.
+ */
+typedef enum gyre_memory_kind { GYRE_HOST_MEMORY = 0 } gyre_memory_kind;
+
+typedef struct gyre_gradient {
+    gyre_memory_kind kind;
+    int32_t device;
+    gyre_dtype dtype;          /* F32, F64, BF16 or F16 */
+    int64_t stride;
+    const void *data;
+} gyre_gradient;
+
+/* Open a round.  Errors: STATE (one is open, read-only), PARAMETER (names
+ * group and parameter), RANGE, INVALID.  The first micro-batch begins. */
+GYRE_API gyre_status gyre_round_begin(gyre_store *store,
+                                      const gyre_round_options *options,
+                                      gyre_round **out, gyre_error *error);
+
+/*
+ * Give elements [first, first + count) of a tensor's gradient.  Within a micro-
+ * batch each element comes once, in any order; the data are copied (or added)
+ * before it returns.  Errors, with nothing changed: DUPLICATE, RANGE, INVALID
+ * (dtype, frozen tensor), STATE.  Any thread.
+ */
+GYRE_API gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
+                                         uint64_t first, uint64_t count,
+                                         const gyre_gradient *gradient,
+                                         gyre_error *error);
+
+/* This tensor has no gradient in this micro-batch; if in none of the round, it
+ * is left alone, its t too.  DUPLICATE when pieces of it came.  Any thread. */
+GYRE_API gyre_status gyre_round_absent(gyre_round *round, size_t tensor,
+                                       gyre_error *error);
+
+/* The backward pass reads the bound buffer of this tensor no more: an early
+ * update may fill it before gyre_round_update.  Any thread. */
+GYRE_API gyre_status gyre_round_release(gyre_round *round, size_t tensor,
+                                        gyre_error *error);
+
+/* End a micro-batch and begin the next.  MISSING lists what has not come (the
+ * micro-batch stays open).  After the last it is optional. */
+GYRE_API gyre_status gyre_round_next(gyre_round *round, gyre_error *error);
+
+/* Norms by name: of the unscaled average before the clip, and after it. */
+typedef struct gyre_round_report {
+    size_t size;
+    uint64_t round;
+    uint64_t step;          /* t after this round */
+    int skipped;            /* gradients not finite: nothing was changed */
+    int committed;
+    double norm;            /* before clip; NaN or infinity when skipped */
+    double norm_clipped;    /* after clip */
+    double clip_coefficient; /* k, 1 when nothing was clipped */
+    double loss_scale;      /* of this round */
+    const char *nonfinite;  /* first tensor with NaN or infinity; or NULL */
+    uint64_t nonfinite_tensors;
+    uint64_t gradient_bytes;    /* host link, down */
+    uint64_t parameter_bytes;   /* host link, up, in the dtype returned */
+    uint64_t read_bytes;        /* device reads: parameters and slots */
+    uint64_t write_bytes;       /* device writes: parameters and slots */
+    uint64_t padding_bytes;     /* device traffic of grains and labels */
+    uint64_t commit_bytes;      /* device writes: record, table, blob */
+    uint64_t store_ns;          /* from the first chunk's read to the end */
+    uint64_t exposed_ns;        /* of it, the caller waited inside Gyre */
+} gyre_round_report;
+
+/*
+ * All gradients are in: take the norm, clip, decide on a skip, and start the
+ * update.  Returns while chunks still update; the report's norms are filled
+ * (bytes and times only by gyre_round_finish).  MISSING as in gyre_round_next.
+ */
+GYRE_API gyre_status gyre_round_update(gyre_round *round,
+                                       gyre_round_report *report,
+                                       gyre_error *error);
+
+/* Block until the bound buffer of this tensor holds the new values.  Between
+ * gyre_round_update and gyre_round_finish; any thread. */
+GYRE_API gyre_status gyre_round_wait(gyre_round *round, size_t tensor,
+                                     gyre_error *error);
+
+/*
+ * Wait for the update (starting it if gyre_round_update was not called), then
+ * commit with `blob` if this is the round for it.  The round is gone
+ * afterwards, also on error.  Errors: MISSING (the round stays open);
+ * NO_MEMORY, IO, CORRUPT, ... with the store as it was before the round when
+ * commit_every is 1; ROLLED_BACK names the step to which the store went back
+ * (the last commit) otherwise.  Bound buffers are restored in both cases.
+ */
+GYRE_API gyre_status gyre_round_finish(gyre_round *round, const void *blob,
+                                       size_t blob_bytes,
+                                       gyre_round_report *report,
+                                       gyre_error *error);
+
+/* Give the round up: as if it had not begun; delivered parameters are
+ * restored.  Before gyre_round_update only, STATE afterwards. */
+GYRE_API gyre_status gyre_round_abort(gyre_round *round, gyre_error *error);
+
+/* Commit now, with a blob, between rounds (commit_every above 1, or to change
+ * the blob). */
+GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
+                                       size_t blob_bytes, gyre_error *error);
+
+/* ---- planning -------------------------------------------------------- */
+
+/* Peak memory of a store by line, and traffic per step, before anything is
+ * allocated. */
+typedef struct gyre_store_plan {
+    size_t size;
+    uint64_t buffer_bytes;    /* recycled chunk buffers, all devices */
+    uint64_t gradient_bytes;  /* held gradients */
+    uint64_t leaf_bytes;      /* norm partials and piece counters */
+    uint64_t table_bytes;     /* chunk and tensor tables, commit image */
+    uint64_t other_bytes;     /* worker stacks, queues, fixed parts */
+    uint64_t total_bytes;
+    uint64_t disk_bytes;      /* reserved, all devices */
+    uint64_t chunks;
+    uint64_t chunk_elements;
+    uint64_t read_bytes_per_step;
+    uint64_t write_bytes_per_step; /* with labels and one commit per step */
+} gyre_store_plan;
+
+GYRE_API gyre_status gyre_store_make_plan(gyre_context *context,
+                                          const gyre_store_spec *spec,
+                                          const gyre_store_options *options,
+                                          gyre_store_plan *plan,
+                                          gyre_error *error);
+
+/* ---- care ------------------------------------------------------------ */
+
+/* Called now and then with bytes done and in all; nonzero stops the work. */
+typedef int (*gyre_progress)(void *user, uint64_t done, uint64_t total);
+
+typedef struct gyre_fsck_problem {
+    const char *device;     /* path of the device file */
+    uint64_t chunk;
+    const char *what;       /* "stale", "flipped", "foreign", "misplaced",
+                               "truncated", "unreadable", "record", ... */
+    const char *text;       /* the whole finding, with the tensor range */
+} gyre_fsck_problem;
+
+typedef struct gyre_fsck_report {
+    size_t size;
+    uint64_t chunks;        /* checked */
+    uint64_t problems;
+    uint64_t step;          /* of the commit checked */
+    int previous_whole;     /* the commit before is whole: repair is possible */
+    int repaired;
+    int salvaged;
+} gyre_fsck_report;
+
+enum {
+    GYRE_FSCK_REPAIR = 1,   /* roll back to the commit before, if whole */
+    GYRE_FSCK_SALVAGE = 2   /* accept what is there and mark the store */
+};
+
+/* Check a closed store.  `each` may be NULL.  OK also when problems were
+ * found; errors are those that keep it from looking. */
+GYRE_API gyre_status gyre_store_fsck(gyre_context *context, const char *path,
+                                     const gyre_store_options *options,
+                                     unsigned flags,
+                                     void (*each)(void *user,
+                                                  const gyre_fsck_problem *),
+                                     void *user, gyre_fsck_report *report,
+                                     gyre_error *error);
+
+/*
+ * Write parameters under their names, and unless `parameters_only` each state
+ * slot as "SLOT/NAME", into one safetensors file (f32; made aside, then
+ * renamed).  Metadata: step, each tensor's step, optimizer, digest.
+ */
+GYRE_API gyre_status gyre_store_export(gyre_store *store, const char *file,
+                                       int parameters_only,
+                                       gyre_progress progress, void *user,
+                                       gyre_error *error);
+
+/*
+ * Take parameters (and slots, where the file has them) by name from a
+ * safetensors file, f32, f64, bf16 or f16, into a closed store, as a new
+ * generation: a crash leaves the old or the new one.  A tensor of the file
+ * that the store lacks, or another shape, is an error; one that the file lacks
+ * stays as it is.  Steps are taken from the metadata when they are there.
+ */
+GYRE_API gyre_status gyre_store_import(gyre_context *context, const char *path,
+                                       const char *file,
+                                       const gyre_store_options *options,
+                                       gyre_progress progress, void *user,
+                                       gyre_error *error);
+
+/*
+ * Rewrite a closed store for another device list and chunk size, as a new
+ * generation (space for both is needed until the end).  From `spec`, the
+ * fields devices, weights, device_count and chunk_elements are used.
+ */
+GYRE_API gyre_status gyre_store_reshard(gyre_context *context,
+                                        const char *path,
+                                        const gyre_store_spec *spec,
+                                        const gyre_store_options *options,
+                                        gyre_progress progress, void *user,
+                                        gyre_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element types and their conversion to and from f32.
+ *
+ * The loops work on integer bits, have no branches and call nothing, so that
+ * the compiler makes vector code of them and the bits do not depend on it.
+ */
+#include "config.h"
+
+#include <gyre/dtype.h>
+
+#include "base/base.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} table[] = {
+    [GYRE_F32] = {"f32", 4},   [GYRE_F64] = {"f64", 8},
+    [GYRE_BF16] = {"bf16", 2}, [GYRE_F16] = {"f16", 2},
+    [GYRE_I32] = {"i32", 4},   [GYRE_U8] = {"u8", 1},
+};
+
+enum { TABLE_COUNT = sizeof(table) / sizeof(table[0]) };
+
+size_t gyre_dtype_bytes(gyre_dtype dtype)
+{
+    return (unsigned)dtype < TABLE_COUNT ? table[dtype].bytes : 0;
+}
+
+const char *gyre_dtype_name(gyre_dtype dtype)
+{
+    return (unsigned)dtype < TABLE_COUNT ? table[dtype].name : NULL;
+}
+
+gyre_status gyre_dtype_parse(const char *name, gyre_dtype *out,
+                             gyre_error *error)
+{
+    if (name == NULL || out == NULL)
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_dtype_parse: name or out is NULL");
+    for (unsigned i = 0; i < TABLE_COUNT; i++) {
+        if (strcmp(name, table[i].name) == 0) {
+            *out = (gyre_dtype)i;
+            return GYRE_OK;
+        }
+    }
+    return gyre_fail(error, GYRE_RANGE,
+                     "dtype \"%s\" is not one of f32, f64, bf16, f16, i32, u8",
+                     name);
+}
+
+/* ---- one element ----------------------------------------------------- */
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof(u));
+    return u;
+}
+
+static inline float float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof(x));
+    return x;
+}
+
+static inline float from_bf16(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
+
+/* Adding half of the last place, less one when the kept part is even, rounds
+ * to nearest even; a carry into the exponent is right, up to infinity. */
+static inline uint16_t to_bf16(float x)
+{
+    uint32_t u = bits_of(x);
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    uint32_t quiet = (u >> 16) | 0x40u;
+    uint32_t is_nan = 0u - ((u & 0x7fffffffu) > 0x7f800000u);
+
+    return (uint16_t)((rounded & ~is_nan) | (quiet & is_nan));
+}
+
+/*
+ * Half precision has 5 exponent bits with bias 15, single 8 with bias 127.  A
+ * half denormal m 2^-24 is made as (2^-14 + m 2^-24) - 2^-14: both terms and
+ * the result are normal floats, so FTZ and DAZ cannot touch them.
+ */
+static inline float from_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t rest = (uint32_t)(h & 0x7fffu) << 13;
+    uint32_t normal = rest + (112u << 23);
+    uint32_t top = 0u - (rest >= (31u << 23));
+    uint32_t low = 0u - (rest < (1u << 23));
+    uint32_t small = bits_of(float_of(rest + (113u << 23)) -
+                             float_of(113u << 23));
+
+    normal += top & (112u << 23);
+    return float_of((((normal & ~low) | (small & low))) | sign);
+}
+
+/*
+ * A result that is a half denormal is rounded by adding 0.5, whose last place
+ * is 2^-24, the step of half denormals; a single denormal is far below half
+ * of that step, so that DAZ changes nothing.
+ */
+static inline uint16_t to_f16(float x)
+{
+    uint32_t u = bits_of(x);
+    uint32_t sign = (u >> 16) & 0x8000u;
+    uint32_t rest = u & 0x7fffffffu;
+    uint32_t normal = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1u)) >>
+                      13;
+    uint32_t small = bits_of(float_of(rest) + 0.5f) - bits_of(0.5f);
+    uint32_t is_small = 0u - (rest < (113u << 23));
+    uint32_t is_large = 0u - (rest >= 0x477ff000u); /* 65520 */
+    uint32_t is_nan = 0u - (rest > 0x7f800000u);
+    uint32_t quiet = 0x7e00u | ((rest >> 13) & 0x1ffu);
+    uint32_t out = (normal & ~is_small) | (small & is_small);
+
+    out = (out & ~is_large) | (0x7c00u & is_large);
+    out = (out & ~is_nan) | (quiet & is_nan);
+    return (uint16_t)(out | sign);
+}
+
+static inline float from_f32(float x)
+{
+    return x;
+}
+
+static inline float from_f64(double x)
+{
+    return (float)x;
+}
+
+/* ---- loops ----------------------------------------------------------- */
+
+/* Contiguous first: with a stride the compiler gathers one by one. */
+#define LOOP_TO_F32(name, type)                                             \
+    static void loop_##name(const type *restrict src, size_t stride,        \
+                            float *restrict dst, size_t n)                  \
+    {                                                                       \
+        if (stride == 1) {                                                  \
+            for (size_t i = 0; i < n; i++)                                  \
+                dst[i] = name(src[i]);                                      \
+        } else {                                                            \
+            for (size_t i = 0; i < n; i++)                                  \
+                dst[i] = name(src[i * stride]);                             \
+        }                                                                   \
+    }
+
+LOOP_TO_F32(from_f32, float)
+LOOP_TO_F32(from_f64, double)
+LOOP_TO_F32(from_bf16, uint16_t)
+LOOP_TO_F32(from_f16, uint16_t)
+
+int gyre_to_f32(gyre_dtype from, const void *src, size_t stride, float *dst,
+                size_t n)
+{
+    switch (from) {
+    case GYRE_F32:
+        loop_from_f32(src, stride, dst, n);
+        return 1;
+    case GYRE_F64:
+        loop_from_f64(src, stride, dst, n);
+        return 1;
+    case GYRE_BF16:
+        loop_from_bf16(src, stride, dst, n);
+        return 1;
+    case GYRE_F16:
+        loop_from_f16(src, stride, dst, n);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static void loop_to_f64(const float *restrict src, double *restrict dst,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = (double)src[i];
+}
+
+static void loop_to_bf16(const float *restrict src, uint16_t *restrict dst,
+                         size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = to_bf16(src[i]);
+}
+
+static void loop_to_f16(const float *restrict src, uint16_t *restrict dst,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = to_f16(src[i]);
+}
+
+int gyre_from_f32(gyre_dtype to, const float *src, void *dst, size_t n)
+{
+    switch (to) {
+    case GYRE_F32:
+        memmove(dst, src, n * sizeof(*src));
+        return 1;
+    case GYRE_F64:
+        loop_to_f64(src, dst, n);
+        return 1;
+    case GYRE_BF16:
+        loop_to_bf16(src, dst, n);
+        return 1;
+    case GYRE_F16:
+        loop_to_f16(src, dst, n);
+        return 1;
+    default:
+        return 0;
+    }
+}

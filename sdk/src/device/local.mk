@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+device_sources = \
+	sdk/src/device/cpu.c \
+	sdk/src/device/device.h \
+	sdk/src/device/reduce.c

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions whose bits depend on nothing but the numbers. */
+#include "config.h"
+
+#include "device/device.h"
+
+enum { LANES = 16 };
+
+/*
+ * One body, compiled three times.  Each lane is an independent chain and the
+ * fold is fixed, so wider registers change the speed and not the sum.  A
+ * non-finite input makes its lane's `bad` nonzero: x - x is 0 for finite x.
+ */
+#define LEAF_BODY(name, attribute)                                            \
+    attribute static double name(const float *g, size_t n, int *finite)       \
+    {                                                                         \
+        double lane[LANES] = {0};                                             \
+        float bad[LANES] = {0};                                               \
+        size_t i = 0;                                                         \
+                                                                              \
+        for (; i + LANES <= n; i += LANES)                                    \
+            for (size_t l = 0; l < LANES; l++) {                              \
+                double x = (double)g[i + l];                                  \
+                lane[l] += x * x;                                             \
+                bad[l] += g[i + l] - g[i + l];                                \
+            }                                                                 \
+        for (size_t l = 0; i + l < n; l++) {                                  \
+            double x = (double)g[i + l];                                      \
+            lane[l] += x * x;                                                 \
+            bad[l] += g[i + l] - g[i + l];                                    \
+        }                                                                     \
+        for (size_t half = LANES / 2; half > 0; half /= 2)                    \
+            for (size_t l = 0; l < half; l++) {                               \
+                lane[l] += lane[l + half];                                    \
+                bad[l] += bad[l + half];                                      \
+            }                                                                 \
+        *finite = bad[0] == 0.0f;                                             \
+        return lane[0];                                                       \
+    }
+
+LEAF_BODY(leaf_scalar, )
+#if defined(__x86_64__)
+LEAF_BODY(leaf_avx2, __attribute__((target("avx2"))))
+LEAF_BODY(leaf_avx512, __attribute__((target("avx512f,avx512dq,avx512vl"))))
+#endif
+
+double gyre_device_leaf(gyre_isa isa, const float *g, size_t n, int *finite)
+{
+#if defined(__x86_64__)
+    if (isa == GYRE_ISA_AVX512)
+        return leaf_avx512(g, n, finite);
+    if (isa == GYRE_ISA_AVX2)
+        return leaf_avx2(g, n, finite);
+#endif
+    (void)isa;
+    return leaf_scalar(g, n, finite);
+}
+
+void gyre_device_add(float *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] += src[i];
+}

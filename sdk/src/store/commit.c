@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commit, and the way back.
+ *
+ *     flush data -> write area -> flush -> the previous slots are free
+ *
+ * When the area write or its flush fails, nobody knows whether the new record
+ * stands.  The same area is then overwritten with a record of the previous
+ * state under a higher number; once that is durable the answer is "no".  If
+ * even that fails the store is BROKEN: only opening it again can tell.
+ */
+#include "config.h"
+
+#include "store/store.h"
+
+#include <string.h>
+
+gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
+                             gyre_error *error)
+{
+    if (store == NULL)
+        return gyre_fail(error, GYRE_INVALID, "no store was given");
+    if (store->mode == GYRE_STORE_BROKEN)
+        return gyre_fail(error, GYRE_STATE,
+                         "store %s is broken after an I/O error: close and "
+                         "open it to find out which commit stands",
+                         store->path);
+    if (idle && store->round != NULL)
+        return gyre_fail(error, GYRE_STATE,
+                         "a round of store %s is open; finish or abort it "
+                         "first", store->path);
+    if (writable && store->read_only)
+        return gyre_fail(error, GYRE_STATE, "store %s is open read-only",
+                         store->path);
+    return GYRE_OK;
+}
+
+void gyre_store_rewind(gyre_store *store)
+{
+    memcpy(store->current, store->committed,
+           store->layout.chunks * sizeof(gyre_entry));
+    store->now = store->last;
+    store->rounds_since = 0;
+    store->peek_chunk = UINT64_MAX;
+    for (size_t i = 0; i < store->layout.tensor_count; i++)
+        store->layout.tensors[i].step = store->layout.tensors[i].committed_step;
+}
+
+static void take_commit(gyre_store *store)
+{
+    memcpy(store->committed, store->current,
+           store->layout.chunks * sizeof(gyre_entry));
+    store->last = store->now;
+    store->rounds_since = 0;
+    for (size_t i = 0; i < store->layout.tensor_count; i++)
+        store->layout.tensors[i].committed_step = store->layout.tensors[i].step;
+}
+
+/* Write `now` and `current` into area `area` of every device, and flush. */
+static gyre_status write_area(gyre_store *store, uint32_t area,
+                              const void *blob, size_t blob_bytes,
+                              gyre_error *error)
+{
+    gyre_layout *layout = &store->layout;
+    uint64_t head = gyre_format_head_bytes(layout->chunks,
+                                           layout->tensor_count);
+    uint64_t bytes;
+    gyre_status status;
+
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        store->steps[i] = layout->tensors[i].step;
+    store->now.seq = store->next_seq++;
+    store->now.blob_bytes = blob_bytes;
+    if (blob_bytes > 0)
+        memcpy((char *)store->image + head, blob, blob_bytes);
+    bytes = gyre_format_area(store->image, store->uuid, &store->now,
+                             store->current, layout->chunks, store->steps,
+                             layout->tensor_count, layout->align);
+    status = gyre_workers_write(store, store->image, bytes,
+                                layout->area_at[area], error);
+    if (status == GYRE_OK)
+        status = gyre_workers_flush(store, error);
+    if (status == GYRE_OK)
+        store->commit_bytes = bytes * layout->devices;
+    return status;
+}
+
+/* The record in `area` may or may not stand: make sure that it does not. */
+static void undo_area(gyre_store *store, uint32_t area)
+{
+    gyre_error why = {GYRE_OK, ""};
+    uint64_t seq = store->next_seq;
+
+    gyre_store_rewind(store);
+    if (write_area(store, area, store->blob, store->blob_bytes, &why) ==
+        GYRE_OK) {
+        store->last.seq = seq;
+        store->area = area;
+        return;
+    }
+    store->mode = GYRE_STORE_BROKEN;
+    gyre_log(store->context, GYRE_LOG_ERROR,
+             "store %s: the last commit could not be undone: %s", store->path,
+             why.text);
+}
+
+gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error)
+{
+    uint32_t area = 1 - store->area;
+    bool touched = store->now.dirty != 0; /* in place: data were overwritten */
+    gyre_status status;
+
+    if (blob_bytes > store->layout.blob_capacity ||
+        (blob == NULL && blob_bytes > 0))
+        return gyre_fail(error, GYRE_RANGE,
+                         "the blob has %zu bytes; this store has room for %llu "
+                         "(blob_bytes when it is made)", blob_bytes,
+                         (unsigned long long)store->layout.blob_capacity);
+    store->now.dirty = 0;
+    status = gyre_workers_flush(store, error);
+    if (status != GYRE_OK) {
+        gyre_store_rewind(store);
+        if (touched)
+            store->mode = GYRE_STORE_BROKEN;
+        return status;
+    }
+    status = write_area(store, area, blob, blob_bytes, error);
+    if (status != GYRE_OK && touched) {
+        gyre_store_rewind(store);
+        store->mode = GYRE_STORE_BROKEN;
+        return status;
+    }
+    if (status != GYRE_OK) {
+        undo_area(store, area);
+        return status;
+    }
+    store->area = area;
+    if (blob_bytes > 0 && blob != store->blob)
+        memcpy(store->blob, blob, blob_bytes);
+    store->blob_bytes = blob_bytes;
+    take_commit(store);
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error)
+{
+    uint32_t area = 1 - store->area;
+    gyre_record before = store->now;
+    gyre_status status;
+
+    if (store->now.dirty)
+        return GYRE_OK;
+    store->now.dirty = 1;
+    status = write_area(store, area, store->blob, store->blob_bytes, error);
+    if (status != GYRE_OK) {
+        store->now = before;
+        undo_area(store, area);
+        return status;
+    }
+    store->area = area;
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_commit(gyre_store *store, const void *blob,
+                              size_t blob_bytes, gyre_error *error)
+{
+    gyre_status status = gyre_store_check(store, true, true, error);
+
+    if (status == GYRE_OK)
+        status = gyre_store_commit_now(store, blob, blob_bytes, error);
+    return status;
+}
+
+const void *gyre_store_blob(const gyre_store *store, size_t *bytes)
+{
+    *bytes = store->blob_bytes;
+    return store->blob_bytes > 0 ? store->blob : NULL;
+}

@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a store: files, first contents, first record. */
+#include "config.h"
+
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536, MIN_BUFFERS = 2 };
+
+static const uint64_t default_lock_wait = 120000000000ull;
+
+/* ---- the object ------------------------------------------------------- */
+
+gyre_status gyre_store_blank(gyre_context *context, const char *path,
+                             const gyre_store_options *options,
+                             gyre_store **out, gyre_error *error)
+{
+    static const gyre_store_options none = {.size = sizeof(none)};
+    gyre_store *store;
+
+    if (context == NULL || path == NULL || path[0] == '\0')
+        return gyre_fail(error, GYRE_INVALID, "a store needs a path");
+    if (options == NULL)
+        options = &none;
+    if (options->size < sizeof(*options))
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_store_options.size is %zu, this library needs "
+                         "%zu: zero the struct and set size", options->size,
+                         sizeof(*options));
+    if (options->buffers == 1 || options->buffers > 1024)
+        return gyre_fail(error, GYRE_RANGE,
+                         "%u buffers per device; 2 to 1024 are allowed",
+                         options->buffers);
+    store = gyre_alloc_zero(context, 1, sizeof(*store));
+    if (store == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
+    store->context = context;
+    store->owner_lock = -1;
+    store->peek_chunk = UINT64_MAX;
+    store->buffers = options->buffers != 0 ? options->buffers
+                                           : DEFAULT_BUFFERS;
+    store->commit_every = options->commit_every != 0 ? options->commit_every
+                                                     : 1;
+    store->fast = options->fast != 0;
+    store->read_only = options->read_only != 0;
+    store->check_reads = options->no_read_check == 0;
+    store->recorder = options->recorder;
+    store->lock_wait_ns = options->lock_wait_ns != 0 ? options->lock_wait_ns
+                                                     : default_lock_wait;
+    store->memory_limit = options->memory_limit;
+    store->path = gyre_copy_text(context, path);
+    store->io_engine = gyre_copy_text(
+        context, options->io != NULL ? options->io : "auto");
+    if (store->path == NULL || store->io_engine == NULL) {
+        gyre_store_free(store);
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
+    }
+    *out = store;
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_tables(gyre_store *store, gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    gyre_context *context = store->context;
+
+    store->current = gyre_alloc_zero(context, layout->chunks,
+                                     sizeof(gyre_entry));
+    store->committed = gyre_alloc_zero(context, layout->chunks,
+                                       sizeof(gyre_entry));
+    store->steps = gyre_alloc_zero(context, layout->tensor_count,
+                                   sizeof(uint64_t));
+    store->image = gyre_alloc_aligned(context, layout->area_bytes,
+                                      layout->align);
+    store->blob = gyre_alloc(context, layout->blob_capacity, 1);
+    if (store->image == NULL || store->steps == NULL || store->blob == NULL ||
+        (layout->chunks > 0 &&
+         (store->current == NULL || store->committed == NULL)))
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the tables");
+    memset(store->image, 0, layout->area_bytes);
+    return GYRE_OK;
+}
+
+void gyre_store_free(gyre_store *store)
+{
+    gyre_context *context = store->context;
+    gyre_layout *layout = &store->layout;
+
+    gyre_workers_destroy(store);
+    for (uint32_t d = 0; store->places != NULL && d < layout->devices; d++) {
+        if (store->places[d].fd >= 0)
+            close(store->places[d].fd);
+        gyre_free_text(context, store->places[d].path);
+        gyre_free_text(context, store->places[d].file);
+    }
+    gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
+    gyre_place_unlock(store);
+    gyre_opt_destroy(store->opt);
+    gyre_free(context, store->gradients, store->gradient_count, sizeof(float));
+    if (store->peek != NULL)
+        gyre_free_aligned(context, store->peek,
+                          gyre_layout_max_chunk_bytes(layout), layout->align);
+    gyre_free(context, store->current, layout->chunks, sizeof(gyre_entry));
+    gyre_free(context, store->committed, layout->chunks, sizeof(gyre_entry));
+    gyre_free(context, store->steps, layout->tensor_count, sizeof(uint64_t));
+    if (store->image != NULL)
+        gyre_free_aligned(context, store->image, layout->area_bytes,
+                          layout->align);
+    gyre_free(context, store->blob, layout->blob_capacity, 1);
+    for (size_t i = 0; i < store->setting_count; i++)
+        gyre_free_text(context, (char *)(uintptr_t)store->settings[i].name);
+    gyre_free(context, store->settings, store->setting_count,
+              sizeof(gyre_setting));
+    for (size_t i = 0; i < GYRE_OPT_MAX_SLOTS; i++)
+        gyre_free_text(context, store->slot_names[i]);
+    gyre_free_text(context, store->optimizer);
+    gyre_free_text(context, store->optimizer_version);
+    gyre_free_text(context, store->variant);
+    gyre_free_text(context, store->io_engine);
+    gyre_free_text(context, store->path);
+    gyre_layout_free(context, layout);
+    gyre_free(context, store, 1, sizeof(*store));
+}
+
+/* ---- what spec says --------------------------------------------------- */
+
+static gyre_status take_optimizer(gyre_store *store,
+                                  const gyre_store_spec *spec,
+                                  gyre_error *error)
+{
+    gyre_context *context = store->context;
+    const char *name = spec->optimizer != NULL ? spec->optimizer : "adamw";
+    const gyre_plugin *plugin;
+    gyre_status status;
+
+    status = gyre_opt_create(context, name, spec->settings,
+                             spec->setting_count, &store->opt, error);
+    if (status != GYRE_OK)
+        return status;
+    plugin = gyre_opt_plugin(store->opt);
+    store->optimizer = gyre_copy_text(context, plugin->name);
+    store->optimizer_version = gyre_copy_text(context, plugin->version);
+    store->variant = gyre_copy_text(context, gyre_opt_variant(store->opt));
+    store->state_version = gyre_opt_state_version(store->opt);
+    store->kernel_hash = gyre_opt_kernel_hash(store->opt);
+    store->layout.slots = (uint32_t)gyre_opt_slot_count(store->opt);
+    for (uint32_t i = 0; i < store->layout.slots; i++) {
+        store->slot_names[i] =
+            gyre_copy_text(context, gyre_opt_slot_name(store->opt, i));
+        store->slot_initial[i] = gyre_opt_slot_initial(store->opt, i);
+        if (store->slot_names[i] == NULL)
+            return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    }
+    store->setting_count = gyre_opt_parameter_count(store->opt);
+    store->settings = gyre_alloc_zero(context, store->setting_count,
+                                      sizeof(gyre_setting));
+    if (store->optimizer == NULL || store->optimizer_version == NULL ||
+        store->variant == NULL ||
+        (store->settings == NULL && store->setting_count > 0)) {
+        store->setting_count = store->settings != NULL ? store->setting_count
+                                                       : 0;
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    }
+    for (size_t i = 0; i < store->setting_count; i++) {
+        store->settings[i].name =
+            gyre_copy_text(context, plugin->parameters[i].name);
+        store->settings[i].value = gyre_opt_defaults(store->opt)[i];
+        if (store->settings[i].name == NULL)
+            return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    }
+    return GYRE_OK;
+}
+
+static char *manifest_path(gyre_store *store, const char *given)
+{
+    char *real, *copy;
+
+    if (given == NULL)
+        return gyre_copy_text(store->context, ".");
+    real = realpath(given, NULL);
+    copy = gyre_copy_text(store->context, real != NULL ? real : given);
+    free(real);
+    return copy;
+}
+
+gyre_status gyre_store_take_devices(gyre_store *store,
+                                    const gyre_store_spec *spec,
+                                    gyre_error *error)
+{
+    size_t n = spec->device_count != 0 ? spec->device_count : 1;
+
+    if (n > GYRE_MAX_DEVICES)
+        return gyre_fail(error, GYRE_RANGE, "%zu devices, at most %d allowed",
+                         n, GYRE_MAX_DEVICES);
+    store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
+    store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
+    store->layout.devices = (uint32_t)n;
+    if (store->places == NULL || store->layout.weights == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
+    for (size_t d = 0; d < n; d++)
+        store->places[d].fd = -1;
+    for (size_t d = 0; d < n; d++) {
+        gyre_place *place = &store->places[d];
+        double weight = spec->weights != NULL ? spec->weights[d] : 1.0;
+        gyre_status status;
+
+        if (!(weight > 0) || weight > 1e9)
+            return gyre_fail(error, GYRE_RANGE,
+                             "weight of device %zu is %g; it must be above 0",
+                             d, weight);
+        store->layout.weights[d] = weight;
+        place->path = manifest_path(
+            store, spec->devices != NULL ? spec->devices[d] : NULL);
+        if (place->path == NULL)
+            return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
+        place->file = gyre_place_file_name(store, place->path, (uint32_t)d);
+        if (place->file == NULL)
+            return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
+        status = gyre_random_uuid(place->uuid, error);
+        if (status != GYRE_OK)
+            return status;
+    }
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
+                             gyre_error *error)
+{
+    uint64_t chunk = spec->chunk_elements;
+
+    if (chunk % GYRE_GRAIN != 0 || chunk > 1ull << 32)
+        return gyre_fail(error, GYRE_RANGE,
+                         "chunk_elements is %llu; a multiple of %d up to 2^32 "
+                         "is needed", (unsigned long long)chunk, GYRE_GRAIN);
+    if (chunk == 0)
+        chunk = gyre_layout_choose_chunk(&store->layout, store->layout.devices);
+    store->layout.chunk_grains = chunk / GYRE_GRAIN;
+    return GYRE_OK;
+}
+
+/* ---- files ------------------------------------------------------------ */
+
+static gyre_status make_files(gyre_store *store, gyre_error *error)
+{
+    uint32_t align = GYRE_PAGE;
+
+    for (uint32_t d = 0; d < store->layout.devices; d++) {
+        gyre_place *place = &store->places[d];
+        bool block = gyre_place_is_block(place->file);
+        uint32_t memory = 0, offset = 0;
+        gyre_status status;
+
+        status = gyre_io_open_file(place->file, !block, &place->fd,
+                                   &place->direct, error);
+        if (status != GYRE_OK)
+            return status;
+        place->made = !block;
+        status = gyre_place_lock_file(store, place, store->lock_wait_ns,
+                                      error);
+        if (status != GYRE_OK)
+            return status;
+        gyre_io_alignment(place->fd, &memory, &offset);
+        if (offset > align)
+            align = offset;
+        if (memory > align)
+            align = memory;
+    }
+    store->layout.align = align;
+    return GYRE_OK;
+}
+
+/* Devices may share a file system: their needs add up, and are held against
+ * what is free before the first byte is reserved. */
+static gyre_status check_space(gyre_store *store, gyre_error *error)
+{
+    for (uint32_t d = 0; d < store->layout.devices; d++) {
+        struct stat mine, other;
+        struct statvfs fs;
+        uint64_t need = 0, room;
+
+        if (fstat(store->places[d].fd, &mine) != 0 || S_ISBLK(mine.st_mode) ||
+            fstatvfs(store->places[d].fd, &fs) != 0)
+            continue;
+        for (uint32_t e = 0; e < store->layout.devices; e++)
+            if (fstat(store->places[e].fd, &other) == 0 &&
+                other.st_dev == mine.st_dev && S_ISREG(other.st_mode))
+                need += store->layout.device_bytes[e];
+        room = (uint64_t)fs.f_bavail * fs.f_frsize;
+        if (need > room)
+            return gyre_fail(error, GYRE_NO_SPACE,
+                             "%s: the store needs %llu bytes there and %llu "
+                             "are free; nothing was written",
+                             gyre_place_folder(store, store->places[d].path),
+                             (unsigned long long)need,
+                             (unsigned long long)room);
+    }
+    return GYRE_OK;
+}
+
+/* Size of the manifest is part of the layout and its number stands in it, so
+ * leave room for a longer number. */
+gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error)
+{
+    char *text;
+    gyre_status status = gyre_manifest_text(store, &text, error);
+
+    if (status != GYRE_OK)
+        return status;
+    store->layout.manifest_bytes = gyre_round_up(strlen(text) + 64, GYRE_PAGE);
+    gyre_free_text(store->context, text);
+    return gyre_layout_place(store->context, &store->layout, error);
+}
+
+static gyre_status reserve(gyre_store *store, gyre_error *error)
+{
+    gyre_status status = check_space(store, error);
+
+    for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
+        status = gyre_io_reserve(store->places[d].fd, store->places[d].file,
+                                 store->layout.device_bytes[d], error);
+    return status;
+}
+
+/* ---- first contents --------------------------------------------------- */
+
+typedef struct filling {
+    gyre_store *store;
+    const gyre_source *source;
+} filling;
+
+static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
+                              float *data, int *write, gyre_error *error)
+{
+    filling *f = user;
+    gyre_store *store = f->store;
+    const gyre_layout *layout = &store->layout;
+    uint32_t vars = gyre_layout_vars(layout, work.chunk);
+    size_t elements = gyre_layout_chunk_elements(layout, work.chunk);
+    size_t cursor = GYRE_RUN_FIRST;
+    gyre_entry *entry = &store->current[work.chunk];
+    gyre_run run;
+
+    (void)device;
+    *write = (int)work.version;
+    memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
+    if (work.version == 1)
+        return GYRE_OK;
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run))
+        for (uint32_t v = 0; v < vars; v++) {
+            gyre_status status = f->source->fill(
+                f->source->user, run.tensor, (int)v - 1, run.index, run.n,
+                data + v * elements + run.at, error);
+
+            if (status != GYRE_OK)
+                return status;
+        }
+    entry->step = store->now.step;
+    entry->version = 0;
+    entry->hash = gyre_device_hash(
+        data, vars, elements,
+        gyre_format_seed(store->uuid, store->generation, work.chunk,
+                         entry->step));
+    gyre_format_label(data + vars * elements, store->uuid, store->generation,
+                      work.chunk, entry);
+    return GYRE_OK;
+}
+
+static gyre_status fill_all(gyre_store *store, const gyre_source *source,
+                            gyre_error *error)
+{
+    filling f = {store, source};
+    gyre_stream stream = {.table = NULL, .process = fill_chunk, .user = &f};
+
+    gyre_workers_start(store, &stream);
+    for (uint64_t c = 0; c < store->layout.chunks; c++)
+        for (uint32_t v = 0; v < gyre_layout_versions(&store->layout, c); v++)
+            gyre_workers_push(store, c, v);
+    gyre_workers_close(store);
+    return gyre_workers_join(store, NULL, error);
+}
+
+static gyre_status write_heads(gyre_store *store, gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    uint64_t bytes = layout->area_at[0];
+    char *head = gyre_alloc_aligned(store->context, bytes, layout->align);
+    char *text = NULL;
+    gyre_status status;
+
+    if (head == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the manifest");
+    status = gyre_manifest_text(store, &text, error);
+    for (uint32_t d = 0; status == GYRE_OK && d < layout->devices; d++) {
+        gyre_super super = {.index = d, .devices = layout->devices,
+                            .generation = store->generation,
+                            .manifest_bytes = strlen(text),
+                            .file_bytes = layout->device_bytes[d],
+                            .area_bytes = layout->area_bytes};
+
+        memcpy(super.store, store->uuid, 16);
+        memcpy(super.device, store->places[d].uuid, 16);
+        memcpy(super.area_at, layout->area_at, sizeof(super.area_at));
+        super.manifest_hash = XXH3_64bits(text, strlen(text));
+        memset(head, 0, bytes);
+        gyre_format_super(&super, head);
+        memcpy(head + GYRE_PAGE, text, strlen(text));
+        status = gyre_workers_write_one(store, d, head, bytes, 0, error);
+    }
+    gyre_free_text(store->context, text);
+    gyre_free_aligned(store->context, head, bytes, layout->align);
+    return status;
+}
+
+/* Areas of a block file may hold an old store's records: wipe both. */
+static gyre_status first_record(gyre_store *store, const void *blob,
+                                size_t blob_bytes, gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    for (int a = 0; a < 2 && status == GYRE_OK; a++)
+        status = gyre_workers_write(store, store->image,
+                                    store->layout.area_bytes,
+                                    store->layout.area_at[a], error);
+    if (status != GYRE_OK)
+        return status;
+    store->next_seq = 1;
+    store->area = 1;
+    return gyre_store_commit_now(store, blob, blob_bytes, error);
+}
+
+gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
+                             const gyre_source *source, const void *blob,
+                             size_t blob_bytes, gyre_error *error)
+{
+    gyre_status status = gyre_journal_write(store, old, error);
+
+    if (status == GYRE_OK)
+        status = make_files(store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_lay_out(store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_check_memory(store, error);
+    if (status == GYRE_OK)
+        status = reserve(store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_tables(store, error);
+    if (status == GYRE_OK)
+        status = gyre_workers_create(store, error);
+    if (status == GYRE_OK)
+        status = write_heads(store, error);
+    if (status == GYRE_OK)
+        status = fill_all(store, source, error);
+    if (status == GYRE_OK)
+        status = first_record(store, blob, blob_bytes, error);
+    return status;
+}
+
+void gyre_store_unbuild(gyre_store *store)
+{
+    for (uint32_t d = 0; store->places != NULL && d < store->layout.devices;
+         d++)
+        if (store->places[d].made)
+            unlink(store->places[d].file);
+}
+
+/* ---- create ----------------------------------------------------------- */
+
+typedef struct initial {
+    const gyre_tensor *tensors;
+    const float *slots;
+} initial;
+
+static gyre_status fill_initial(void *user, size_t tensor, int slot,
+                                uint64_t first, size_t n, float *out,
+                                gyre_error *error)
+{
+    const initial *in = user;
+    const gyre_tensor *t = &in->tensors[tensor];
+    const char *data = t->data;
+
+    if (slot >= 0) {
+        for (size_t i = 0; i < n; i++)
+            out[i] = in->slots[slot];
+        return GYRE_OK;
+    }
+    if (data == NULL)
+        return GYRE_OK;
+    if (!gyre_to_f32(t->dtype, data + first * gyre_dtype_bytes(t->dtype), 1,
+                     out, n))
+        return gyre_fail(error, GYRE_INVALID,
+                         "tensor %s: initial values must be f32, f64, bf16 or "
+                         "f16", t->name);
+    return GYRE_OK;
+}
+
+static gyre_status check_spec(const gyre_store_spec *spec, gyre_error *error)
+{
+    if (spec == NULL || spec->size < sizeof(*spec))
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_store_spec.size is too small for this library: "
+                         "zero the struct and set size");
+    for (size_t i = 0; spec->tensors != NULL && i < spec->tensor_count; i++) {
+        gyre_dtype dtype = spec->tensors[i].dtype;
+
+        if (spec->tensors[i].data != NULL && dtype != GYRE_F32 &&
+            dtype != GYRE_F64 && dtype != GYRE_BF16 && dtype != GYRE_F16)
+            return gyre_fail(error, GYRE_INVALID,
+                             "tensor %zu: initial values must be f32, f64, "
+                             "bf16 or f16", i);
+    }
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
+                               gyre_error *error)
+{
+    gyre_status status = check_spec(spec, error);
+
+    if (status == GYRE_OK)
+        status = gyre_random_uuid(store->uuid, error);
+    if (status != GYRE_OK)
+        return status;
+    gyre_uuid_text(store->uuid, store->uuid_text);
+    store->generation = 1;
+    store->layout.versions = spec->in_place ? 1 : 2;
+    store->layout.align = GYRE_PAGE;
+    store->layout.blob_capacity = spec->blob_bytes != 0 ? spec->blob_bytes
+                                                        : DEFAULT_BLOB;
+    store->now.generation = 1;
+    store->now.scaler.scale = 65536;
+    store->now.scaler.hysteresis = 2;
+    status = take_optimizer(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_layout_tensors(store->context, &store->layout,
+                                     spec->tensors, spec->tensor_count, error);
+    if (status == GYRE_OK)
+        status = gyre_store_take_devices(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_store_shape(store, spec, error);
+    return status;
+}
+
+/* Make the folder and take it; EXISTS when a store lives there. */
+static gyre_status claim_folder(gyre_store *store, bool *made,
+                                gyre_error *error)
+{
+    char path[4096];
+    gyre_status status;
+
+    *made = mkdir(store->path, 0777) == 0;
+    if (!*made && errno != EEXIST)
+        return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s",
+                               store->path);
+    status = gyre_place_resolve(store, error);
+    if (status == GYRE_OK)
+        status = gyre_place_lock(store, store->lock_wait_ns, error);
+    if (status != GYRE_OK)
+        return status;
+    snprintf(path, sizeof(path), "%s/manifest.json", store->path);
+    if (access(path, F_OK) == 0)
+        return gyre_fail(error, GYRE_EXISTS,
+                         "%s holds a store already; open it, or remove the "
+                         "folder to start anew", store->path);
+    gyre_journal_settle(store->context, store->path, NULL);
+    return GYRE_OK;
+}
+
+static void clear_folder(gyre_store *store, bool made)
+{
+    char path[4096];
+
+    gyre_store_unbuild(store);
+    snprintf(path, sizeof(path), "%s/manifest.json", store->path);
+    unlink(path);
+    gyre_journal_settle(store->context, store->path, NULL);
+    if (!made)
+        return;
+    snprintf(path, sizeof(path), "%s/lock", store->path);
+    unlink(path);
+    rmdir(store->path);
+}
+
+gyre_status gyre_store_create(gyre_context *context, const char *path,
+                              const gyre_store_spec *spec,
+                              const gyre_store_options *options,
+                              gyre_store **out, gyre_error *error)
+{
+    gyre_store *store;
+    gyre_source source;
+    initial in;
+    bool made = false, ours = false;
+    gyre_fp saved = gyre_fp_pin();
+    gyre_status status = check_spec(spec, error);
+
+    if (status == GYRE_OK)
+        status = gyre_store_blank(context, path, options, &store, error);
+    if (status != GYRE_OK)
+        goto restore;
+    status = claim_folder(store, &made, error);
+    ours = status == GYRE_OK;
+    if (status == GYRE_OK)
+        status = gyre_store_prepare(store, spec, error);
+    in = (initial){spec->tensors, store->slot_initial};
+    source = (gyre_source){fill_initial, &in};
+    if (status == GYRE_OK)
+        status = gyre_store_build(store, NULL, &source, NULL, 0, error);
+    if (status == GYRE_OK)
+        status = gyre_manifest_write(store, error);
+    if (status != GYRE_OK) {
+        if (ours)
+            clear_folder(store, made);
+        gyre_store_free(store);
+        goto restore;
+    }
+    gyre_journal_settle(context, store->path, store);
+    *out = store;
+restore:
+    gyre_fp_restore(saved);
+    return status;
+}

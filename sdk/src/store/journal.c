@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal of a change of generation: what may have to be swept up. */
+#include "config.h"
+
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOURNAL "changing"
+
+static size_t name_bytes(const gyre_store *store)
+{
+    size_t bytes = 0;
+
+    for (uint32_t d = 0; store != NULL && d < store->layout.devices; d++)
+        bytes += strlen(store->places[d].file) + 1;
+    return bytes;
+}
+
+static char *put_names(const gyre_store *store, char *at)
+{
+    for (uint32_t d = 0; store != NULL && d < store->layout.devices; d++)
+        at += sprintf(at, "%s\n", store->places[d].file);
+    return at;
+}
+
+gyre_status gyre_journal_write(const gyre_store *store, const gyre_store *old,
+                               gyre_error *error)
+{
+    size_t bytes = name_bytes(store) + name_bytes(old) + 1;
+    char *text = gyre_alloc(store->context, bytes, 1);
+    gyre_status status;
+
+    if (text == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the journal");
+    *put_names(old, put_names(store, text)) = '\0';
+    status = gyre_file_replace(store, JOURNAL, text, error);
+    gyre_free(store->context, text, bytes, 1);
+    return status;
+}
+
+static const char *base_name(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return slash != NULL ? slash + 1 : file;
+}
+
+/* By last name, which holds uuid, generation and index: a store that was moved
+ * after the journal was written must not lose a file. */
+static bool in_use(const gyre_store *store, const char *file)
+{
+    for (uint32_t d = 0; store != NULL && d < store->layout.devices; d++)
+        if (strcmp(base_name(store->places[d].file), base_name(file)) == 0)
+            return true;
+    return false;
+}
+
+void gyre_journal_settle(gyre_context *context, const char *path,
+                         const gyre_store *store)
+{
+    char name[4096], line[4096];
+    FILE *file;
+
+    snprintf(name, sizeof(name), "%s/" JOURNAL, path);
+    file = fopen(name, "re");
+    if (file == NULL)
+        return;
+    while (fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (in_use(store, line) || gyre_place_is_block(line))
+            continue;
+        if (unlink(line) == 0)
+            gyre_log(context, GYRE_LOG_INFO,
+                     "removed %s, not part of the store", line);
+    }
+    fclose(file);
+    unlink(name);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a list of tensors to chunks on devices: pure arithmetic. */
+#include "config.h"
+
+#include "store/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gyre_status count_elements(const gyre_tensor *tensor, uint64_t *out,
+                                  gyre_error *error)
+{
+    uint64_t n = 1;
+
+    if (tensor->rank > GYRE_MAX_RANK)
+        return gyre_fail(error, GYRE_RANGE,
+                         "tensor %s: rank %u, at most %d allowed",
+                         tensor->name, tensor->rank, GYRE_MAX_RANK);
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        if (!gyre_mul(n, tensor->shape[i], &n) || n > UINT64_MAX / 4096)
+            return gyre_fail(error, GYRE_RANGE,
+                             "tensor %s: its shape has too many elements",
+                             tensor->name);
+    *out = n;
+    return GYRE_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const gyre_tensor_state *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static gyre_status check_names(gyre_context *context, gyre_layout *layout,
+                               gyre_error *error)
+{
+    size_t n = layout->tensor_count;
+    const gyre_tensor_state **sorted = gyre_alloc(context, n, sizeof(*sorted));
+    gyre_status status = GYRE_OK;
+
+    if (sorted == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for tensor names");
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &layout->tensors[i];
+    qsort(sorted, n, sizeof(*sorted), by_name);
+    for (size_t i = 1; i < n && status == GYRE_OK; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            status = gyre_fail(error, GYRE_DUPLICATE,
+                               "tensor name \"%s\" is given twice",
+                               sorted[i]->name);
+    gyre_free(context, sorted, n, sizeof(*sorted));
+    return status;
+}
+
+static gyre_status take_tensor(gyre_context *context, gyre_layout *layout,
+                               const gyre_tensor *tensor, size_t index,
+                               gyre_error *error)
+{
+    gyre_tensor_state *state = &layout->tensors[index];
+    gyre_status status;
+
+    if (tensor->name == NULL || tensor->name[0] == '\0')
+        return gyre_fail(error, GYRE_INVALID,
+                         "tensor %zu has no name; every tensor needs one",
+                         index);
+    status = count_elements(tensor, &state->elements, error);
+    if (status != GYRE_OK)
+        return status;
+    if (tensor->group > 65535)
+        return gyre_fail(error, GYRE_RANGE,
+                         "tensor %s: group %u, at most 65535 allowed",
+                         tensor->name, tensor->group);
+    if (layout->elements > UINT64_MAX / 4096 - state->elements)
+        return gyre_fail(error, GYRE_RANGE, "too many elements in all");
+    state->name = gyre_copy_text(context, tensor->name);
+    if (state->name == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for tensor names");
+    state->rank = tensor->rank;
+    state->group = tensor->group;
+    state->flags = tensor->flags & GYRE_TENSOR_FROZEN;
+    memcpy(state->shape, tensor->shape, tensor->rank * sizeof(uint64_t));
+    state->grains = (state->elements + GYRE_GRAIN - 1) / GYRE_GRAIN;
+    layout->elements += state->elements;
+    if (tensor->group >= layout->groups)
+        layout->groups = tensor->group + 1;
+    return GYRE_OK;
+}
+
+/* Give grains to the tensors of one kind, in order. */
+static void lay_grains(gyre_layout *layout, uint32_t frozen, uint64_t *grain,
+                       size_t *rank)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        gyre_tensor_state *state = &layout->tensors[i];
+
+        if ((state->flags & GYRE_TENSOR_FROZEN) != frozen)
+            continue;
+        state->first_grain = *grain;
+        *grain += state->grains;
+        layout->order[(*rank)++] = i;
+    }
+}
+
+gyre_status gyre_layout_tensors(gyre_context *context, gyre_layout *layout,
+                                const gyre_tensor *tensors, size_t count,
+                                gyre_error *error)
+{
+    uint64_t grain = 0;
+    size_t rank = 0;
+    gyre_status status;
+
+    if (count == 0 || tensors == NULL)
+        return gyre_fail(error, GYRE_INVALID,
+                         "a store needs at least one tensor");
+    layout->tensors = gyre_alloc_zero(context, count, sizeof(gyre_tensor_state));
+    layout->tensor_count = layout->tensors != NULL ? count : 0;
+    layout->order = gyre_alloc_zero(context, count, sizeof(size_t));
+    if (layout->tensors == NULL || layout->order == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %zu tensors",
+                         count);
+    layout->groups = 1;
+    for (size_t i = 0; i < count; i++) {
+        status = take_tensor(context, layout, &tensors[i], i, error);
+        if (status != GYRE_OK)
+            return status;
+    }
+    status = check_names(context, layout, error);
+    if (status != GYRE_OK)
+        return status;
+    lay_grains(layout, 0, &grain, &rank);
+    layout->train_grains = grain;
+    lay_grains(layout, GYRE_TENSOR_FROZEN, &grain, &rank);
+    layout->frozen_grains = grain - layout->train_grains;
+    return GYRE_OK;
+}
+
+/*
+ * Eight chunks per device keep read, update and write busy; below 16 Ki
+ * elements a transfer is all overhead, above 256 Ki it gains nothing and
+ * buffers cost memory.
+ */
+uint64_t gyre_layout_choose_chunk(const gyre_layout *layout, uint32_t devices)
+{
+    uint64_t grains = layout->train_grains + layout->frozen_grains;
+    uint64_t chunk = 256;
+
+    while (chunk > 16 && chunk * devices * 8 > grains)
+        chunk /= 2;
+    return chunk * GYRE_GRAIN;
+}
+
+uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk)
+{
+    return chunk < layout->train_chunks ? 1 + layout->slots : 1;
+}
+
+uint32_t gyre_layout_versions(const gyre_layout *layout, uint64_t chunk)
+{
+    return chunk < layout->train_chunks ? layout->versions : 1;
+}
+
+uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk)
+{
+    if (chunk < layout->train_chunks)
+        return chunk * layout->chunk_grains;
+    return layout->train_grains +
+           (chunk - layout->train_chunks) * layout->chunk_grains;
+}
+
+uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk)
+{
+    uint64_t first = gyre_layout_first_grain(layout, chunk);
+    uint64_t end = chunk < layout->train_chunks
+                       ? layout->train_grains
+                       : layout->train_grains + layout->frozen_grains;
+    uint64_t left = end - first;
+
+    return left < layout->chunk_grains ? left : layout->chunk_grains;
+}
+
+static uint64_t bytes_of(const gyre_layout *layout, uint64_t grains,
+                         uint64_t vars)
+{
+    return gyre_round_up(grains * GYRE_GRAIN * sizeof(float) * vars +
+                             GYRE_LABEL,
+                         layout->align);
+}
+
+uint64_t gyre_layout_chunk_bytes(const gyre_layout *layout, uint64_t chunk)
+{
+    return bytes_of(layout, gyre_layout_chunk_grains(layout, chunk),
+                    gyre_layout_vars(layout, chunk));
+}
+
+uint64_t gyre_layout_max_chunk_bytes(const gyre_layout *layout)
+{
+    uint64_t train = layout->train_grains < layout->chunk_grains
+                         ? layout->train_grains
+                         : layout->chunk_grains;
+    uint64_t frozen = layout->frozen_grains < layout->chunk_grains
+                          ? layout->frozen_grains
+                          : layout->chunk_grains;
+    uint64_t a = bytes_of(layout, train, 1 + layout->slots);
+    uint64_t b = bytes_of(layout, frozen, 1);
+
+    return a > b ? a : b;
+}
+
+uint64_t gyre_layout_offset(const gyre_layout *layout, uint64_t chunk,
+                            uint32_t version)
+{
+    return layout->places[chunk].offset +
+           version * gyre_layout_chunk_bytes(layout, chunk);
+}
+
+uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain)
+{
+    if (grain < layout->train_grains)
+        return grain / layout->chunk_grains;
+    return layout->train_chunks +
+           (grain - layout->train_grains) / layout->chunk_grains;
+}
+
+/*
+ * Chunk c goes to the device that lags most behind its share of c + 1 chunks;
+ * lowest index wins ties.  With equal weights that is c mod N, so that any run
+ * of chunks, as a backward pass completes them, keeps all devices busy.
+ */
+static uint32_t choose_device(const gyre_layout *layout, const uint64_t *given,
+                              uint64_t chunk, double total)
+{
+    uint32_t best = 0;
+    double most = -1e300;
+
+    for (uint32_t d = 0; d < layout->devices; d++) {
+        double lag = layout->weights[d] / total * (double)(chunk + 1) -
+                     (double)given[d];
+
+        if (lag > most + 1e-9) {
+            most = lag;
+            best = d;
+        }
+    }
+    return best;
+}
+
+static gyre_status place_chunks(gyre_context *context, gyre_layout *layout,
+                                gyre_error *error)
+{
+    uint64_t *given = gyre_alloc_zero(context, layout->devices,
+                                      sizeof(uint64_t));
+    double total = 0;
+
+    if (given == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the layout");
+    for (uint32_t d = 0; d < layout->devices; d++) {
+        total += layout->weights[d];
+        layout->device_bytes[d] = layout->data_at;
+    }
+    for (uint64_t c = 0; c < layout->chunks; c++) {
+        uint32_t d = choose_device(layout, given, c, total);
+
+        given[d]++;
+        layout->places[c].device = d;
+        layout->places[c].offset = layout->device_bytes[d];
+        layout->device_bytes[d] += gyre_layout_chunk_bytes(layout, c) *
+                                   gyre_layout_versions(layout, c);
+    }
+    gyre_free(context, given, layout->devices, sizeof(uint64_t));
+    return GYRE_OK;
+}
+
+gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
+                              gyre_error *error)
+{
+    uint64_t g = layout->chunk_grains;
+    uint64_t align = layout->align;
+
+    layout->train_chunks = (layout->train_grains + g - 1) / g;
+    layout->chunks = layout->train_chunks + (layout->frozen_grains + g - 1) / g;
+    if (layout->chunks > UINT32_MAX)
+        return gyre_fail(error, GYRE_RANGE,
+                         "%llu chunks, at most %u allowed: take larger ones",
+                         (unsigned long long)layout->chunks, UINT32_MAX);
+    layout->area_bytes = gyre_round_up(
+        gyre_format_head_bytes(layout->chunks, layout->tensor_count) +
+            layout->blob_capacity,
+        align);
+    layout->area_at[0] = gyre_round_up(GYRE_PAGE + layout->manifest_bytes,
+                                       align);
+    layout->area_at[1] = layout->area_at[0] + layout->area_bytes;
+    layout->data_at = layout->area_at[1] + layout->area_bytes;
+    layout->places = gyre_alloc_zero(context, layout->chunks,
+                                     sizeof(gyre_chunk_place));
+    layout->device_bytes = gyre_alloc_zero(context, layout->devices,
+                                           sizeof(uint64_t));
+    if ((layout->places == NULL && layout->chunks > 0) ||
+        layout->device_bytes == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %llu chunks",
+                         (unsigned long long)layout->chunks);
+    return place_chunks(context, layout, error);
+}
+
+void gyre_layout_free(gyre_context *context, gyre_layout *layout)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        gyre_free_text(context, layout->tensors[i].name);
+    gyre_free(context, layout->tensors, layout->tensor_count,
+              sizeof(gyre_tensor_state));
+    gyre_free(context, layout->order, layout->tensor_count, sizeof(size_t));
+    gyre_free(context, layout->places, layout->chunks,
+              sizeof(gyre_chunk_place));
+    gyre_free(context, layout->device_bytes, layout->devices,
+              sizeof(uint64_t));
+    gyre_free(context, layout->weights, layout->devices, sizeof(double));
+    memset(layout, 0, sizeof(*layout));
+}
+
+/* Position in `order` of the first tensor that ends behind `grain`. */
+static size_t first_at(const gyre_layout *layout, uint64_t grain)
+{
+    size_t lo = 0, hi = layout->tensor_count;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        const gyre_tensor_state *t = &layout->tensors[layout->order[mid]];
+
+        if (t->first_grain + t->grains > grain)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+bool gyre_layout_next_run(const gyre_layout *layout, uint64_t chunk,
+                          size_t *cursor, gyre_run *run)
+{
+    uint64_t from = gyre_layout_first_grain(layout, chunk);
+    uint64_t to = from + gyre_layout_chunk_grains(layout, chunk);
+
+    if (*cursor == GYRE_RUN_FIRST)
+        *cursor = first_at(layout, from);
+    for (; *cursor < layout->tensor_count; (*cursor)++) {
+        size_t tensor = layout->order[*cursor];
+        const gyre_tensor_state *t = &layout->tensors[tensor];
+        uint64_t lo, hi, end;
+
+        if (t->first_grain >= to)
+            return false;
+        if (t->grains == 0)
+            continue;
+        lo = t->first_grain > from ? t->first_grain : from;
+        hi = t->first_grain + t->grains < to ? t->first_grain + t->grains : to;
+        run->tensor = tensor;
+        run->index = (lo - t->first_grain) * GYRE_GRAIN;
+        run->at = (size_t)(lo - from) * GYRE_GRAIN;
+        end = (hi - t->first_grain) * GYRE_GRAIN;
+        run->n = (size_t)((end < t->elements ? end : t->elements) -
+                          run->index);
+        (*cursor)++;
+        return true;
+    }
+    return false;
+}
+
+void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk,
+                          char *text, size_t bytes)
+{
+    size_t cursor = GYRE_RUN_FIRST, used = 0, shown = 0;
+    gyre_run run;
+
+    text[0] = '\0';
+    while (gyre_layout_next_run(layout, chunk, &cursor, &run)) {
+        int n;
+
+        if (shown == 3) {
+            snprintf(text + used, bytes - used, ", ...");
+            return;
+        }
+        n = snprintf(text + used, bytes - used, "%s%s [%llu, %llu)",
+                     shown > 0 ? ", " : "", layout->tensors[run.tensor].name,
+                     (unsigned long long)run.index,
+                     (unsigned long long)(run.index + run.n));
+        if (n < 0 || (size_t)n >= bytes - used)
+            return;
+        used += (size_t)n;
+        shown++;
+    }
+}

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+store_sources = \
+	sdk/src/store/commit.c \
+	sdk/src/store/create.c \
+	sdk/src/store/format.c \
+	sdk/src/store/info.c \
+	sdk/src/store/journal.c \
+	sdk/src/store/layout.c \
+	sdk/src/store/manifest.c \
+	sdk/src/store/open.c \
+	sdk/src/store/place.c \
+	sdk/src/store/round.c \
+	sdk/src/store/round.h \
+	sdk/src/store/store.h \
+	sdk/src/store/transfer.c \
+	sdk/src/store/update.c \
+	sdk/src/store/worker.c
+gyre_include_HEADERS += sdk/include/gyre/store.h sdk/include/gyre/gyre.h

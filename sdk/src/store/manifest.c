@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manifest: what a store is, in JSON, for people and for open.
+ *
+ * DIR/manifest.json names the generation; replacing it by rename is the moment
+ * at which create and reshard take effect.  Every device file carries a copy.
+ */
+#include "config.h"
+
+#include "store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FORMAT_NAME "gyre-store"
+enum { FORMAT_VERSION = 1 };
+
+/* ---- writing ---------------------------------------------------------- */
+
+static json_t *optimizer_json(const gyre_store *store)
+{
+    json_t *object = json_object();
+    json_t *settings = json_object();
+    json_t *slots = json_array();
+    char hash[20];
+
+    for (size_t i = 0; i < store->setting_count; i++)
+        json_object_set_new(settings, store->settings[i].name,
+                            json_real(store->settings[i].value));
+    for (uint32_t i = 0; i < store->layout.slots; i++)
+        json_array_append_new(
+            slots, json_pack("{s:s, s:f}", "name", store->slot_names[i],
+                             "initial", (double)store->slot_initial[i]));
+    snprintf(hash, sizeof(hash), "%016" PRIx64, store->kernel_hash);
+    json_object_set_new(object, "name", json_string(store->optimizer));
+    json_object_set_new(object, "version",
+                        json_string(store->optimizer_version));
+    json_object_set_new(object, "state_version",
+                        json_integer(store->state_version));
+    json_object_set_new(object, "variant", json_string(store->variant));
+    json_object_set_new(object, "kernel_hash", json_string(hash));
+    json_object_set_new(object, "parameters", settings);
+    json_object_set_new(object, "slots", slots);
+    return object;
+}
+
+static json_t *devices_json(const gyre_store *store)
+{
+    json_t *array = json_array();
+    char uuid[37];
+
+    for (uint32_t d = 0; d < store->layout.devices; d++) {
+        const gyre_place *place = &store->places[d];
+
+        gyre_uuid_text(place->uuid, uuid);
+        json_array_append_new(
+            array, json_pack("{s:s, s:s, s:f}", "path", place->path, "uuid",
+                             uuid, "weight", store->layout.weights[d]));
+    }
+    return array;
+}
+
+static json_t *tensors_json(const gyre_store *store)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < store->layout.tensor_count; i++) {
+        const gyre_tensor_state *t = &store->layout.tensors[i];
+        json_t *shape = json_array();
+
+        for (uint32_t k = 0; k < t->rank; k++)
+            json_array_append_new(shape, json_integer((json_int_t)t->shape[k]));
+        json_array_append_new(
+            array, json_pack("{s:s, s:o, s:i, s:b}", "name", t->name, "shape",
+                             shape, "group", (int)t->group, "frozen",
+                             (int)(t->flags & GYRE_TENSOR_FROZEN)));
+    }
+    return array;
+}
+
+gyre_status gyre_manifest_text(const gyre_store *store, char **out,
+                               gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    json_t *root = json_object();
+    char *text, *copy;
+
+    json_object_set_new(root, "format", json_string(FORMAT_NAME));
+    json_object_set_new(root, "version", json_integer(FORMAT_VERSION));
+    json_object_set_new(root, "uuid", json_string(store->uuid_text));
+    json_object_set_new(root, "generation",
+                        json_integer((json_int_t)store->generation));
+    json_object_set_new(root, "grain", json_integer(GYRE_GRAIN));
+    json_object_set_new(
+        root, "chunk_elements",
+        json_integer((json_int_t)(layout->chunk_grains * GYRE_GRAIN)));
+    json_object_set_new(root, "align", json_integer(layout->align));
+    json_object_set_new(root, "in_place", json_boolean(layout->versions == 1));
+    json_object_set_new(root, "blob_capacity",
+                        json_integer((json_int_t)layout->blob_capacity));
+    json_object_set_new(root, "manifest_room",
+                        json_integer((json_int_t)layout->manifest_bytes));
+    json_object_set_new(root, "optimizer", optimizer_json(store));
+    json_object_set_new(root, "devices", devices_json(store));
+    json_object_set_new(root, "tensors", tensors_json(store));
+    text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_decref(root);
+    copy = gyre_copy_text(store->context, text);
+    free(text);
+    if (copy == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the manifest");
+    *out = copy;
+    return GYRE_OK;
+}
+
+static gyre_status sync_folder(const char *path, gyre_error *error)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    gyre_status status = GYRE_OK;
+
+    if (fd < 0 || fsync(fd) != 0)
+        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", path);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+static gyre_status write_whole(int fd, const char *path, const char *text,
+                               size_t bytes, gyre_error *error)
+{
+    while (bytes > 0) {
+        ssize_t n = write(fd, text, bytes);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return gyre_fail_errno(error, GYRE_IO, errno, "cannot write %s",
+                                   path);
+        text += n;
+        bytes -= (size_t)n;
+    }
+    if (fsync(fd) != 0)
+        return gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", path);
+    return GYRE_OK;
+}
+
+gyre_status gyre_file_replace(const gyre_store *store, const char *name,
+                              const char *text, gyre_error *error)
+{
+    char aside[4096], path[4096];
+    gyre_status status;
+    int fd;
+
+    snprintf(aside, sizeof(aside), "%s/%s.new", store->path, name);
+    snprintf(path, sizeof(path), "%s/%s", store->path, name);
+    fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s", aside);
+    status = write_whole(fd, aside, text, strlen(text), error);
+    close(fd);
+    if (status == GYRE_OK && rename(aside, path) != 0)
+        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s",
+                                 aside);
+    if (status != GYRE_OK) {
+        unlink(aside);
+        return status;
+    }
+    return sync_folder(store->path, error);
+}
+
+gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
+{
+    char *text;
+    gyre_status status = gyre_manifest_text(store, &text, error);
+
+    if (status != GYRE_OK)
+        return status;
+    status = gyre_file_replace(store, "manifest.json", text, error);
+    gyre_free_text(store->context, text);
+    return status;
+}
+
+/* ---- reading ---------------------------------------------------------- */
+
+typedef struct reader {
+    gyre_store *store;
+    const char *from;          /* file name, for messages */
+    gyre_error *error;
+} reader;
+
+static gyre_status bad(const reader *r, const char *field, const char *want)
+{
+    return gyre_fail(r->error, GYRE_FORMAT, "%s: field \"%s\" must be %s",
+                     r->from, field, want);
+}
+
+static gyre_status no_memory(const reader *r)
+{
+    return gyre_fail(r->error, GYRE_NO_MEMORY, "%s: no memory", r->from);
+}
+
+static bool get_u64(const json_t *object, const char *key, uint64_t max,
+                    uint64_t *out)
+{
+    const json_t *v = json_object_get(object, key);
+
+    if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+        (uint64_t)json_integer_value(v) > max)
+        return false;
+    *out = (uint64_t)json_integer_value(v);
+    return true;
+}
+
+static bool get_text(gyre_store *store, const json_t *object, const char *key,
+                     char **out)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    if (text == NULL)
+        return false;
+    *out = gyre_copy_text(store->context, text);
+    return *out != NULL;
+}
+
+static gyre_status read_settings(const reader *r, json_t *settings)
+{
+    gyre_store *store = r->store;
+    size_t n = json_object_size(settings);
+    const char *key;
+    json_t *value;
+
+    store->settings = gyre_alloc_zero(store->context, n, sizeof(gyre_setting));
+    if (store->settings == NULL && n > 0)
+        return no_memory(r);
+    store->setting_count = n;
+    n = 0;
+    json_object_foreach(settings, key, value) {
+        if (!json_is_number(value))
+            return bad(r, "optimizer.parameters", "numbers");
+        store->settings[n].name = gyre_copy_text(store->context, key);
+        if (store->settings[n].name == NULL)
+            return no_memory(r);
+        store->settings[n++].value = json_number_value(value);
+    }
+    return GYRE_OK;
+}
+
+static gyre_status read_optimizer(const reader *r, json_t *object)
+{
+    gyre_store *store = r->store;
+    json_t *slots = json_object_get(object, "slots");
+    const char *hash = json_string_value(json_object_get(object,
+                                                         "kernel_hash"));
+    uint64_t version;
+
+    if (!get_text(store, object, "name", &store->optimizer) ||
+        !get_text(store, object, "version", &store->optimizer_version) ||
+        !get_text(store, object, "variant", &store->variant))
+        return bad(r, "optimizer", "an object with name, version, variant");
+    if (!get_u64(object, "state_version", UINT32_MAX, &version) ||
+        hash == NULL || sscanf(hash, "%" SCNx64, &store->kernel_hash) != 1)
+        return bad(r, "optimizer", "an object with state_version, kernel_hash");
+    store->state_version = (uint32_t)version;
+    if (!json_is_array(slots) || json_array_size(slots) > GYRE_OPT_MAX_SLOTS)
+        return bad(r, "optimizer.slots", "an array of at most 8");
+    store->layout.slots = (uint32_t)json_array_size(slots);
+    for (uint32_t i = 0; i < store->layout.slots; i++) {
+        json_t *slot = json_array_get(slots, i);
+
+        if (!get_text(store, slot, "name", &store->slot_names[i]))
+            return bad(r, "optimizer.slots", "objects with a name");
+        store->slot_initial[i] =
+            (float)json_number_value(json_object_get(slot, "initial"));
+    }
+    return read_settings(r, json_object_get(object, "parameters"));
+}
+
+static gyre_status read_devices(const reader *r, json_t *array)
+{
+    gyre_store *store = r->store;
+    size_t n = json_array_size(array);
+
+    if (n < 1 || n > GYRE_MAX_DEVICES)
+        return bad(r, "devices", "an array of 1 to 64");
+    store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
+    store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
+    store->layout.devices = (uint32_t)n;
+    if (store->places == NULL || store->layout.weights == NULL)
+        return no_memory(r);
+    for (size_t d = 0; d < n; d++)
+        store->places[d].fd = -1;
+    for (size_t d = 0; d < n; d++) {
+        json_t *device = json_array_get(array, d);
+        const char *uuid = json_string_value(json_object_get(device, "uuid"));
+        double weight = json_number_value(json_object_get(device, "weight"));
+        gyre_place *place = &store->places[d];
+
+        if (!get_text(store, device, "path", &place->path) || uuid == NULL ||
+            !gyre_uuid_parse(uuid, place->uuid) || !(weight > 0))
+            return bad(r, "devices", "objects with path, uuid, weight");
+        place->file = gyre_place_file_name(store, place->path, (uint32_t)d);
+        if (place->file == NULL)
+            return no_memory(r);
+        store->layout.weights[d] = weight;
+    }
+    return GYRE_OK;
+}
+
+static bool read_tensor(json_t *object, gyre_tensor *out)
+{
+    json_t *shape = json_object_get(object, "shape");
+    json_t *frozen = json_object_get(object, "frozen");
+    uint64_t group;
+
+    memset(out, 0, sizeof(*out));
+    out->name = json_string_value(json_object_get(object, "name"));
+    if (out->name == NULL || !json_is_array(shape) ||
+        json_array_size(shape) > GYRE_MAX_RANK ||
+        !get_u64(object, "group", 65535, &group))
+        return false;
+    out->rank = (uint32_t)json_array_size(shape);
+    out->group = (uint32_t)group;
+    out->flags = json_is_true(frozen) ? GYRE_TENSOR_FROZEN : 0;
+    for (uint32_t k = 0; k < out->rank; k++) {
+        const json_t *v = json_array_get(shape, k);
+
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return false;
+        out->shape[k] = (uint64_t)json_integer_value(v);
+    }
+    return true;
+}
+
+static gyre_status read_tensors(const reader *r, json_t *array)
+{
+    gyre_store *store = r->store;
+    size_t n = json_array_size(array);
+    gyre_tensor *tensors = gyre_alloc_zero(store->context, n,
+                                           sizeof(*tensors));
+    gyre_status status = GYRE_OK;
+
+    if (tensors == NULL && n > 0)
+        return no_memory(r);
+    for (size_t i = 0; i < n && status == GYRE_OK; i++)
+        if (!read_tensor(json_array_get(array, i), &tensors[i]))
+            status = bad(r, "tensors",
+                         "objects with name, shape, group, frozen");
+    if (status == GYRE_OK)
+        status = gyre_layout_tensors(store->context, &store->layout, tensors,
+                                     n, r->error);
+    gyre_free(store->context, tensors, n, sizeof(*tensors));
+    return status;
+}
+
+static gyre_status read_numbers(const reader *r, json_t *root)
+{
+    gyre_store *store = r->store;
+    gyre_layout *layout = &store->layout;
+    uint64_t version, grain, chunk, align;
+    const char *uuid;
+
+    if (!get_u64(root, "version", UINT32_MAX, &version) ||
+        version != FORMAT_VERSION)
+        return bad(r, "version", "1, the format this library reads; use the "
+                   "Gyre that wrote it, export there and import here");
+    uuid = json_string_value(json_object_get(root, "uuid"));
+    if (uuid == NULL || !gyre_uuid_parse(uuid, store->uuid))
+        return bad(r, "uuid", "a uuid");
+    gyre_uuid_text(store->uuid, store->uuid_text);
+    if (!get_u64(root, "generation", INT64_MAX, &store->generation))
+        return bad(r, "generation", "a number");
+    if (!get_u64(root, "grain", GYRE_GRAIN, &grain) || grain != GYRE_GRAIN)
+        return bad(r, "grain", "1024");
+    if (!get_u64(root, "chunk_elements", 1ull << 40, &chunk) || chunk == 0 ||
+        chunk % GYRE_GRAIN != 0)
+        return bad(r, "chunk_elements", "a multiple of 1024");
+    if (!get_u64(root, "align", 1u << 24, &align) || align < GYRE_PAGE ||
+        (align & (align - 1)) != 0)
+        return bad(r, "align", "a power of two of at least 4096");
+    if (!get_u64(root, "blob_capacity", 1ull << 40, &layout->blob_capacity) ||
+        !get_u64(root, "manifest_room", 1ull << 40, &layout->manifest_bytes))
+        return bad(r, "blob_capacity, manifest_room", "numbers");
+    layout->chunk_grains = chunk / GYRE_GRAIN;
+    layout->align = (uint32_t)align;
+    layout->versions = json_is_true(json_object_get(root, "in_place")) ? 1 : 2;
+    return GYRE_OK;
+}
+
+gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
+                                size_t bytes, const char *from,
+                                gyre_error *error)
+{
+    json_error_t trouble;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &trouble);
+    reader r = {store, from, error};
+    const char *format;
+    gyre_status status;
+
+    if (root == NULL)
+        return gyre_fail(error, GYRE_FORMAT, "%s, line %d: %s", from,
+                         trouble.line, trouble.text);
+    format = json_string_value(json_object_get(root, "format"));
+    if (format == NULL || strcmp(format, FORMAT_NAME) != 0) {
+        json_decref(root);
+        return bad(&r, "format", "\"" FORMAT_NAME "\"");
+    }
+    status = read_numbers(&r, root);
+    if (status == GYRE_OK)
+        status = read_optimizer(&r, json_object_get(root, "optimizer"));
+    if (status == GYRE_OK)
+        status = read_devices(&r, json_object_get(root, "devices"));
+    if (status == GYRE_OK)
+        status = read_tensors(&r, json_object_get(root, "tensors"));
+    json_decref(root);
+    if (status == GYRE_OK)
+        status = gyre_layout_place(store->context, &store->layout, error);
+    return status;
+}
+
+gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error)
+{
+    char path[4096];
+    char *text;
+    FILE *file;
+    long bytes;
+    gyre_status status;
+
+    snprintf(path, sizeof(path), "%s/manifest.json", store->path);
+    file = fopen(path, "rbe");
+    if (file == NULL && errno == ENOENT)
+        return gyre_fail(error, GYRE_NOT_FOUND,
+                         "%s holds no store (there is no manifest.json in it)",
+                         store->path);
+    if (file == NULL)
+        return gyre_fail_errno(error, GYRE_IO, errno, "cannot open %s", path);
+    fseek(file, 0, SEEK_END);
+    bytes = ftell(file);
+    rewind(file);
+    text = bytes >= 0 ? gyre_alloc(store->context, (size_t)bytes + 1, 1) : NULL;
+    if (text == NULL) {
+        fclose(file);
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %s", path);
+    }
+    if (fread(text, 1, (size_t)bytes, file) == (size_t)bytes)
+        status = gyre_manifest_parse(store, text, (size_t)bytes, path, error);
+    else
+        status = gyre_fail(error, GYRE_IO, "cannot read %s", path);
+    fclose(file);
+    gyre_free(store->context, text, (size_t)bytes + 1, 1);
+    return status;
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store room: state on storage, updated there.  Rules: STORE.md.
+ *
+ * Element space.  Trainable tensors in the order given, then frozen ones; each
+ * starts on a grain of 1,024 elements.  Trainable grains are cut into chunks
+ * of G grains with 1 + slots variables, frozen ones into chunks with one:
+ *
+ *     grains   | t0 t0 t0. | t1 t1. | t2 ... |  | f0 f0 f0. |
+ *     chunks   [   0     ][   1     ][  2  ]    [    3   ]
+ *
+ * A device file:
+ *
+ *     0        superblock   4096, written once
+ *     4096     manifest     JSON, a copy of DIR/manifest.json, written once
+ *     area 0   record 4096 | entries | tensor steps | blob
+ *     area 1   the same; commits alternate
+ *     data     chunk, slot 0 | chunk, slot 1 | next chunk ...
+ *
+ * and one version ("slot") of a chunk, moved by one transfer:
+ *
+ *     var 0 (parameter) | var 1 | ... | label 4096 | padding to alignment
+ *
+ * The label repeats whose chunk this is, so that fsck can tell a stale, a
+ * foreign and a damaged one apart; what is true is decided by the entries of
+ * the newest record alone.
+ *
+ * A commit, numbered by `seq`:
+ *
+ *     data into the other slots -> flush all devices
+ *     -> record, entries, steps, blob into the other area of every device
+ *     -> flush all -> only now may the previous slots be written
+ *
+ * Every device holds all entries, so one surviving record is enough.  The
+ * area written is always the one that does not hold the record last chosen.
+ *
+ * In memory, per chunk, `current` is what the next round reads, `committed`
+ * what a crash would leave.  With several rounds per commit the first one
+ * moves a chunk to its other slot and the later ones rewrite it there.
+ */
+#ifndef GYRE_SRC_STORE_STORE_H
+#define GYRE_SRC_STORE_STORE_H
+
+#include "base/base.h"
+#include "device/device.h"
+#include "io/io.h"
+#include "registry/optimizer.h"
+
+#include <gyre/store.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    GYRE_PAGE = 4096,      /* unit of everything on disk */
+    GYRE_LABEL = GYRE_PAGE,
+    GYRE_STORE_VARS = 1 + GYRE_OPT_MAX_SLOTS
+};
+
+/* ---- layout (layout.c): pure ---------------------------------------- */
+
+typedef struct gyre_tensor_state {
+    char *name;
+    uint32_t rank;
+    uint32_t group;
+    uint32_t flags;
+    uint64_t shape[GYRE_MAX_RANK];
+    uint64_t elements;
+    uint64_t first_grain;
+    uint64_t grains;
+    uint64_t step;             /* its own t */
+    uint64_t committed_step;
+    gyre_dtype out_dtype;
+    void *out;                 /* bound buffer or NULL */
+} gyre_tensor_state;
+
+typedef struct gyre_chunk_place {
+    uint64_t offset;           /* of slot 0 in its device file */
+    uint32_t device;
+} gyre_chunk_place;
+
+typedef struct gyre_layout {
+    gyre_tensor_state *tensors;
+    size_t tensor_count;
+    size_t *order;             /* tensors by first_grain; empty ones first */
+    uint32_t groups;
+    uint64_t elements;
+    uint64_t train_grains;
+    uint64_t frozen_grains;
+    uint64_t chunk_grains;     /* G */
+    uint64_t train_chunks;
+    uint64_t chunks;
+    uint32_t slots;            /* state slots */
+    uint32_t versions;         /* 2, or 1 in place */
+    uint32_t align;            /* of every offset and size on disk */
+    uint32_t devices;
+    double *weights;           /* [devices] */
+    gyre_chunk_place *places;  /* [chunks] */
+    uint64_t area_bytes;
+    uint64_t area_at[2];
+    uint64_t data_at;
+    uint64_t *device_bytes;    /* [devices], whole file */
+    uint64_t blob_capacity;
+    uint64_t manifest_bytes;   /* room for it, rounded */
+} gyre_layout;
+
+/* One tensor's run in a chunk. */
+typedef struct gyre_run {
+    size_t tensor;
+    uint64_t index;            /* first element in the tensor */
+    size_t at;                 /* first element in the chunk */
+    size_t n;
+} gyre_run;
+
+gyre_status gyre_layout_tensors(gyre_context *context, gyre_layout *layout,
+                                const gyre_tensor *tensors, size_t count,
+                                gyre_error *error);
+/* Choose the chunk size for `elements == 0`. */
+uint64_t gyre_layout_choose_chunk(const gyre_layout *layout, uint32_t devices);
+/* Cut into chunks and place them; slots, versions, align, devices, weights,
+ * chunk_grains and manifest_bytes, blob_capacity are set before. */
+gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
+                              gyre_error *error);
+void gyre_layout_free(gyre_context *context, gyre_layout *layout);
+
+uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk);
+uint32_t gyre_layout_versions(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk);
+static inline size_t gyre_layout_chunk_elements(const gyre_layout *layout,
+                                                uint64_t chunk)
+{
+    return (size_t)gyre_layout_chunk_grains(layout, chunk) * GYRE_GRAIN;
+}
+/* Bytes of one version, label and padding included. */
+uint64_t gyre_layout_chunk_bytes(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_max_chunk_bytes(const gyre_layout *layout);
+uint64_t gyre_layout_offset(const gyre_layout *layout, uint64_t chunk,
+                            uint32_t version);
+uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain);
+/* Walk the tensor runs of a chunk: *cursor starts at GYRE_RUN_FIRST; false at
+ * the end. */
+#define GYRE_RUN_FIRST SIZE_MAX
+bool gyre_layout_next_run(const gyre_layout *layout, uint64_t chunk,
+                          size_t *cursor, gyre_run *run);
+/* "tensor h.0.weight [1024, 2048), ..." for messages. */
+void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk,
+                          char *text, size_t bytes);
+
+/* ---- what is on disk (format.c) -------------------------------------- */
+
+typedef struct gyre_entry {
+    uint64_t hash;
+    uint64_t step;             /* t at which this version was written */
+    uint32_t version;          /* 0 or 1 */
+    uint32_t pad;
+} gyre_entry;
+
+typedef struct gyre_scaler {
+    double scale;
+    uint32_t good_steps;       /* since it last changed */
+    uint32_t hysteresis;       /* overflows still tolerated */
+} gyre_scaler;
+
+/* What a record says besides the entries. */
+typedef struct gyre_record {
+    uint64_t seq;
+    uint64_t round;
+    uint64_t step;
+    uint64_t generation;
+    uint64_t blob_bytes;
+    uint32_t dirty;            /* in place: a round has begun */
+    uint32_t salvaged;
+    gyre_scaler scaler;
+} gyre_record;
+
+typedef struct gyre_super {
+    uint8_t store[16];
+    uint8_t device[16];
+    uint32_t index;
+    uint32_t devices;
+    uint64_t generation;
+    uint64_t manifest_bytes;   /* used */
+    uint64_t manifest_hash;
+    uint64_t file_bytes;
+    uint64_t area_at[2];
+    uint64_t area_bytes;
+} gyre_super;
+
+/* Seed of a chunk's checksum: store, generation, chunk and t. */
+uint64_t gyre_format_seed(const uint8_t uuid[16], uint64_t generation,
+                          uint64_t chunk, uint64_t step);
+void gyre_format_super(const gyre_super *super, void *page);
+gyre_status gyre_format_read_super(const void *page, const char *file,
+                                   gyre_super *super, gyre_error *error);
+void gyre_format_label(void *page, const uint8_t uuid[16], uint64_t generation,
+                       uint64_t chunk, const gyre_entry *entry);
+
+/* Bytes of record, entries and steps, before the blob. */
+uint64_t gyre_format_head_bytes(uint64_t chunks, uint64_t tensors);
+/* Fill an area image; blob bytes lie in it already.  Returns used bytes,
+ * rounded to `align`. */
+uint64_t gyre_format_area(void *image, const uint8_t uuid[16],
+                          const gyre_record *record, const gyre_entry *entries,
+                          uint64_t chunks, const uint64_t *steps,
+                          uint64_t tensors, uint32_t align);
+/* Check an image; on success fills record, and entries/steps/blob point into
+ * the image.  FORMAT: no record; CORRUPT: torn or damaged. */
+gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
+                                  const uint8_t uuid[16], uint64_t generation,
+                                  uint64_t chunks, uint64_t tensors,
+                                  gyre_record *record,
+                                  const gyre_entry **entries,
+                                  const uint64_t **steps, const void **blob,
+                                  gyre_error *error);
+/* What a chunk in memory is, when it is not what `entry` says: one word of
+ * gyre_fsck_problem.what, and a sentence. */
+const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
+                                 uint64_t chunk, const gyre_entry *entry,
+                                 const float *data, size_t vars,
+                                 size_t elements, char *text, size_t bytes);
+
+/* ---- the store -------------------------------------------------------- */
+
+typedef struct gyre_worker gyre_worker;
+
+typedef struct gyre_place {
+    char *path;                /* as in the manifest: "." is the store's own
+                                  directory, a folder, or a block file */
+    char *file;                /* what is opened */
+    uint8_t uuid[16];
+    int fd;                    /* -1: not open */
+    int direct;
+    bool made;                 /* by this store object: unlink on failure */
+    gyre_worker *worker;
+} gyre_place;
+
+typedef enum gyre_store_mode {
+    GYRE_STORE_READY,
+    GYRE_STORE_BROKEN          /* what stands on disk is not known: reopen */
+} gyre_store_mode;
+
+struct gyre_store {
+    gyre_context *context;
+    char *path;
+    uint8_t uuid[16];
+    char uuid_text[37];
+    uint64_t generation;
+    gyre_layout layout;
+    gyre_place *places;        /* [layout.devices] */
+    int owner_lock;            /* flock on DIR/lock while open */
+
+    char *optimizer;           /* as in the manifest */
+    char *optimizer_version;
+    char *variant;
+    uint32_t state_version;
+    uint64_t kernel_hash;
+    char *slot_names[GYRE_OPT_MAX_SLOTS];
+    float slot_initial[GYRE_OPT_MAX_SLOTS];
+    gyre_setting *settings;    /* names owned */
+    size_t setting_count;
+    gyre_opt *opt;             /* NULL when read-only */
+
+    uint32_t buffers;
+    uint32_t commit_every;
+    bool fast, read_only, check_reads, fell_back;
+    char *io_engine;
+    void *recorder;
+    gyre_store_mode mode;
+
+    gyre_entry *current;       /* [chunks] */
+    gyre_entry *committed;
+    gyre_record now;           /* round, step, scaler of memory */
+    gyre_record last;          /* of the last commit */
+    uint64_t next_seq;
+    uint32_t area;             /* the one that holds `last` */
+    uint32_t rounds_since;     /* since the last commit */
+    uint64_t *steps;           /* scratch for tensor steps, [tensors] */
+    void *image;               /* commit image, layout.area_bytes */
+    void *blob;                /* of the last commit, blob_capacity */
+    size_t blob_bytes;
+    uint64_t commit_bytes;     /* written by the last commit, all devices */
+
+    gyre_round *round;
+    float *gradients;          /* train_grains * GYRE_GRAIN, kept over rounds */
+    size_t gradient_count;
+    uint64_t lock_wait_ns;
+    uint64_t memory_limit;
+    float *peek;               /* one chunk for gyre_store_read */
+    uint64_t peek_chunk;       /* which, or UINT64_MAX */
+};
+
+/* ---- files, lock, journal, manifest (place.c, journal.c, manifest.c) -- */
+
+/* Make store->path absolute, so that no later change of folder matters. */
+gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error);
+/* Take DIR/lock.  BUSY at once when a living process holds it. */
+gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
+                            gyre_error *error);
+void gyre_place_unlock(gyre_store *store);
+/* Lock an opened device file on the description that goes into the ring;
+ * waits for a dead owner's I/O. */
+gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
+                                 uint64_t wait_ns, gyre_error *error);
+/* The folder or block file that a manifest path means. */
+const char *gyre_place_folder(const gyre_store *store, const char *path);
+/* Name of a device's file: the block file itself, or DIR/UUID8.gN.dNN; freed
+ * with gyre_free_text. */
+char *gyre_place_file_name(const gyre_store *store, const char *path,
+                           uint32_t index);
+bool gyre_place_is_block(const char *path);
+
+/*
+ * The journal DIR/changing: names of files, one a line, that a change of
+ * generation makes or removes.  Whatever it names and the manifest in force
+ * does not is garbage after a crash.
+ */
+gyre_status gyre_journal_write(const gyre_store *store,
+                               const gyre_store *old, gyre_error *error);
+/* Remove what the journal names and `store` does not use, then the journal.
+ * `store` NULL: none is used. */
+void gyre_journal_settle(gyre_context *context, const char *path,
+                         const gyre_store *store);
+
+/* Text of the manifest; freed with gyre_free_text. */
+gyre_status gyre_manifest_text(const gyre_store *store, char **out,
+                               gyre_error *error);
+/* Write DIR/manifest.json by rename: the flip of create and reshard. */
+gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
+/* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
+gyre_status gyre_file_replace(const gyre_store *store, const char *name,
+                              const char *text, gyre_error *error);
+/* Read DIR/manifest.json into a fresh store (tensors, devices, optimizer). */
+gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error);
+gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
+                                size_t bytes, const char *from,
+                                gyre_error *error);
+
+/* ---- workers (worker.c) ----------------------------------------------- */
+
+/*
+ * One worker per device: a thread, a queue, and recycled buffers.
+ *
+ *     FREE -> READING -> READY -> (process: update, checksum) -> WRITING
+ *       ^                              |                            |
+ *       +------------------------------+----------------------------+
+ *
+ * A stream is what a worker does with chunks: read one (unless `table` is
+ * NULL), call `process`, write it if asked.  Chunks are pushed while it runs;
+ * it ends when closed and drained, or at the first error.
+ */
+typedef struct gyre_work {
+    uint64_t chunk;
+    uint32_t version;          /* handed to process; not used for reading */
+} gyre_work;
+
+typedef struct gyre_stream {
+    const gyre_entry *table;   /* version to read; NULL: do not read */
+    /* data: the chunk; *write: version to write or -1 (the default).  Runs in
+     * the worker's thread. */
+    gyre_status (*process)(void *user, uint32_t device, gyre_work work,
+                           float *data, int *write, gyre_error *error);
+    /* The stream ended on this device; may be NULL. */
+    void (*ended)(void *user, uint32_t device, gyre_status status);
+    void *user;
+} gyre_stream;
+
+typedef struct gyre_worker_stats {
+    uint64_t read_bytes;
+    uint64_t write_bytes;
+    uint64_t first_ns;         /* 0: nothing was done */
+    uint64_t last_ns;
+} gyre_worker_stats;
+
+gyre_status gyre_workers_create(gyre_store *store, gyre_error *error);
+void gyre_workers_destroy(gyre_store *store);
+/* Start a stream on every device; room for `capacity` pushes each. */
+void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
+/* Push to the chunk's device.  Any thread. */
+void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
+void gyre_workers_close(gyre_store *store);
+/* Wait for all; the first error by device order, and stats summed. */
+gyre_status gyre_workers_join(gyre_store *store, gyre_worker_stats *stats,
+                              gyre_error *error);
+/* Start, push every chunk once (of [first, end)), close and join. */
+gyre_status gyre_workers_each(gyre_store *store, const gyre_stream *stream,
+                              uint64_t first, uint64_t end,
+                              gyre_error *error);
+/* The same one operation on every device, awaited. */
+gyre_status gyre_workers_flush(gyre_store *store, gyre_error *error);
+gyre_status gyre_workers_write(gyre_store *store, const void *data,
+                               uint64_t bytes, uint64_t offset,
+                               gyre_error *error);
+gyre_status gyre_workers_write_one(gyre_store *store, uint32_t device,
+                                   const void *data, uint64_t bytes,
+                                   uint64_t offset, gyre_error *error);
+gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
+                              uint64_t bytes, uint64_t offset,
+                              gyre_error *error);
+const char *gyre_workers_engine(const gyre_store *store);
+
+/* ---- between files ---------------------------------------------------- */
+
+/* Where initial contents come from (create.c, generation.c). */
+typedef struct gyre_source {
+    /* Elements of a tensor, slot -1 for the parameter; any worker thread, one
+     * call at a time per device. */
+    gyre_status (*fill)(void *user, size_t tensor, int slot, uint64_t first,
+                        size_t n, float *out, gyre_error *error);
+    void *user;
+} gyre_source;
+
+/* Allocate an empty store object with its lock not taken, path and options taken over. */
+gyre_status gyre_store_blank(gyre_context *context, const char *path,
+                             const gyre_store_options *options,
+                             gyre_store **out, gyre_error *error);
+/* Free it, whatever of it is there. */
+void gyre_store_free(gyre_store *store);
+/* Take the device list: paths (NULL: the store's own folder), weights, count.
+ */
+gyre_status gyre_store_take_devices(gyre_store *store,
+                                    const gyre_store_spec *spec,
+                                    gyre_error *error);
+/*
+ * Make the device files of `store` (tensors, devices, optimizer, chunk_grains
+ * and `now` are filled in), write all chunks from `source` and the first
+ * record with `blob`; not the manifest.  `old` is the generation that this one
+ * follows, or NULL.
+ */
+gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
+                             const gyre_source *source, const void *blob,
+                             size_t blob_bytes, gyre_error *error);
+/* Its first two parts, for planning: what spec says, and the layout. */
+gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
+                               gyre_error *error);
+gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error);
+/* Remove the files that gyre_store_build made. */
+void gyre_store_unbuild(gyre_store *store);
+/* Choose the chunk size and the rest of the layout that `spec` leaves open. */
+gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
+                             gyre_error *error);
+/* Allocate tables, image, blob for the layout. */
+gyre_status gyre_store_tables(gyre_store *store, gyre_error *error);
+
+/* Commit `now`, `current` and the blob (commit.c).  On failure the store is as
+ * at the last commit, or BROKEN when that could not be made sure. */
+gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error);
+/* In place: make the dirty mark durable before the first write. */
+gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error);
+/* Memory back to the last commit. */
+void gyre_store_rewind(gyre_store *store);
+/* Refuse when broken, or (when `idle`) when a round is open. */
+gyre_status gyre_store_check(const gyre_store *store, bool idle,
+                             bool writable, gyre_error *error);
+
+/* Verify chunk in memory against entry; CORRUPT with device, chunk, range. */
+gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
+                              uint64_t chunk, const gyre_entry *entry,
+                              const float *data, gyre_error *error);
+/* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
+ * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
+uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
+                            const float *data, const bool *skip);
+/* Deliver again, from current, the chunks whose byte in `which` is not 0
+ * (NULL: all).  Only chunks of trainable tensors have a byte. */
+gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
+                                 gyre_error *error);
+/* Everything of an open but the choice of a record: fsck looks for itself. */
+gyre_status gyre_store_attach(gyre_store *store,
+                              const gyre_store_options *options,
+                              gyre_error *error);
+/* Memory of the store's lines (plan.c), and the refusal above the limit. */
+void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
+gyre_status gyre_store_check_memory(const gyre_store *store,
+                                    gyre_error *error);
+/* Free what is left of an open round (close, errors). */
+void gyre_round_discard(gyre_round *round);
+
+#endif

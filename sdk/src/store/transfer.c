@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Out of the store: bound buffers, reads of ranges, and the digest. */
+#include "config.h"
+
+#include "store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* ---- bound buffers ---------------------------------------------------- */
+
+gyre_status gyre_store_bind(gyre_store *store, size_t tensor, gyre_dtype dtype,
+                            void *data, gyre_error *error)
+{
+    gyre_status status = gyre_store_check(store, true, false, error);
+    gyre_tensor_state *t;
+
+    if (status != GYRE_OK)
+        return status;
+    if (tensor >= store->layout.tensor_count)
+        return gyre_fail(error, GYRE_RANGE,
+                         "tensor %zu does not exist: the store has %zu", tensor,
+                         store->layout.tensor_count);
+    t = &store->layout.tensors[tensor];
+    if (dtype != GYRE_F32 && dtype != GYRE_F64 && dtype != GYRE_BF16 &&
+        dtype != GYRE_F16)
+        return gyre_fail(error, GYRE_INVALID,
+                         "tensor %s: parameters return as f32, f64, bf16 or "
+                         "f16", t->name);
+    t->out_dtype = dtype;
+    t->out = data;
+    return GYRE_OK;
+}
+
+uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
+                            const float *data, const bool *skip)
+{
+    size_t cursor = GYRE_RUN_FIRST;
+    uint64_t bytes = 0;
+    gyre_run run;
+
+    while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
+        const gyre_tensor_state *t = &store->layout.tensors[run.tensor];
+        size_t size = gyre_dtype_bytes(t->out_dtype);
+
+        if (t->out == NULL || (skip != NULL && skip[run.tensor]))
+            continue;
+        gyre_from_f32(t->out_dtype, data + run.at,
+                      (char *)t->out + run.index * size, run.n);
+        bytes += run.n * size;
+    }
+    return bytes;
+}
+
+static gyre_status deliver_chunk(void *user, uint32_t device, gyre_work work,
+                                 float *data, int *write, gyre_error *error)
+{
+    gyre_store *store = user;
+    gyre_status status = gyre_store_verify(store, device, work.chunk,
+                                           &store->current[work.chunk], data,
+                                           error);
+
+    (void)write;
+    if (status == GYRE_OK)
+        gyre_store_deliver(store, work.chunk, data, NULL);
+    return status;
+}
+
+static bool has_bound(const gyre_store *store, uint64_t chunk)
+{
+    size_t cursor = GYRE_RUN_FIRST;
+    gyre_run run;
+
+    while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run))
+        if (store->layout.tensors[run.tensor].out != NULL)
+            return true;
+    return false;
+}
+
+gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
+                                 gyre_error *error)
+{
+    gyre_stream stream = {.table = store->current,
+                          .process = deliver_chunk,
+                          .user = store};
+    uint64_t end = which != NULL ? store->layout.train_chunks
+                                 : store->layout.chunks;
+
+    gyre_workers_start(store, &stream);
+    for (uint64_t c = 0; c < end; c++)
+        if ((which == NULL || which[c] != 0) && has_bound(store, c))
+            gyre_workers_push(store, c, 0);
+    gyre_workers_close(store);
+    return gyre_workers_join(store, NULL, error);
+}
+
+gyre_status gyre_store_pull(gyre_store *store, gyre_error *error)
+{
+    gyre_status status = gyre_store_check(store, true, false, error);
+
+    if (status == GYRE_OK)
+        status = gyre_store_redeliver(store, NULL, error);
+    return status;
+}
+
+/* ---- ranges ----------------------------------------------------------- */
+
+static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
+                              float *data, int *write, gyre_error *error)
+{
+    gyre_store *store = user;
+    gyre_status status = gyre_store_verify(store, device, work.chunk,
+                                           &store->current[work.chunk], data,
+                                           error);
+
+    (void)write;
+    if (status == GYRE_OK)
+        memcpy(store->peek, data,
+               gyre_layout_chunk_bytes(&store->layout, work.chunk));
+    return status;
+}
+
+/* One verified chunk into store->peek, kept for the next call. */
+static gyre_status peek(gyre_store *store, uint64_t chunk, gyre_error *error)
+{
+    gyre_stream stream = {.table = store->current,
+                          .process = peek_chunk,
+                          .user = store};
+    gyre_status status;
+
+    if (store->peek_chunk == chunk)
+        return GYRE_OK;
+    if (store->peek == NULL) {
+        store->peek = gyre_alloc_aligned(
+            store->context, gyre_layout_max_chunk_bytes(&store->layout),
+            store->layout.align);
+        if (store->peek == NULL)
+            return gyre_fail(error, GYRE_NO_MEMORY,
+                             "no memory to read a chunk into");
+    }
+    store->peek_chunk = UINT64_MAX;
+    status = gyre_workers_each(store, &stream, chunk, chunk + 1, error);
+    if (status == GYRE_OK)
+        store->peek_chunk = chunk;
+    return status;
+}
+
+static gyre_status check_range(const gyre_store *store, size_t tensor,
+                               int slot, uint64_t first, uint64_t count,
+                               gyre_error *error)
+{
+    const gyre_tensor_state *t;
+
+    if (tensor >= store->layout.tensor_count)
+        return gyre_fail(error, GYRE_RANGE,
+                         "tensor %zu does not exist: the store has %zu", tensor,
+                         store->layout.tensor_count);
+    t = &store->layout.tensors[tensor];
+    if (first > t->elements || count > t->elements - first)
+        return gyre_fail(error, GYRE_RANGE,
+                         "tensor %s has %llu elements; [%llu, %llu) is outside",
+                         t->name, (unsigned long long)t->elements,
+                         (unsigned long long)first,
+                         (unsigned long long)(first + count));
+    if (slot < -1 || slot >= (int)store->layout.slots)
+        return gyre_fail(error, GYRE_RANGE,
+                         "slot %d does not exist: -1 is the parameter, 0 to "
+                         "%d are state", slot, (int)store->layout.slots - 1);
+    if (slot >= 0 && (t->flags & GYRE_TENSOR_FROZEN))
+        return gyre_fail(error, GYRE_INVALID,
+                         "tensor %s is frozen and has no state", t->name);
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
+                            uint64_t first, uint64_t count, gyre_dtype dtype,
+                            void *data, gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    size_t size = gyre_dtype_bytes(dtype);
+    gyre_fp saved = gyre_fp_pin();
+    gyre_status status = gyre_store_check(store, true, false, error);
+
+    if (status == GYRE_OK)
+        status = check_range(store, tensor, slot, first, count, error);
+    while (status == GYRE_OK && count > 0) {
+        uint64_t grain = layout->tensors[tensor].first_grain +
+                         first / GYRE_GRAIN;
+        uint64_t chunk = gyre_layout_chunk_of(layout, grain);
+        size_t elements = gyre_layout_chunk_elements(layout, chunk);
+        size_t at = (size_t)(grain - gyre_layout_first_grain(layout, chunk)) *
+                        GYRE_GRAIN +
+                    first % GYRE_GRAIN;
+        size_t n = elements - at < count ? elements - at : (size_t)count;
+
+        status = peek(store, chunk, error);
+        if (status == GYRE_OK &&
+            !gyre_from_f32(dtype,
+                           store->peek + (size_t)(slot + 1) * elements + at,
+                           data, n))
+            status = gyre_fail(error, GYRE_INVALID,
+                               "state is read as f32, f64, bf16 or f16");
+        data = (char *)data + n * size;
+        first += n;
+        count -= n;
+    }
+    gyre_fp_restore(saved);
+    return status;
+}
+
+/* ---- digest ----------------------------------------------------------- */
+
+/*
+ * A leaf is the XXH3-64 of one grain of one tensor, seeded by the grain's
+ * number in the tensor; the digest is XXH3-128 over names, shapes and leaves in
+ * the order of the tensors.  So chunks can be read in any order.
+ */
+typedef struct digesting {
+    gyre_store *store;
+    uint64_t *leaves;
+} digesting;
+
+static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
+                                float *data, int *write, gyre_error *error)
+{
+    digesting *d = user;
+    gyre_store *store = d->store;
+    const gyre_layout *layout = &store->layout;
+    size_t cursor = GYRE_RUN_FIRST;
+    gyre_run run;
+    gyre_status status = gyre_store_verify(store, device, work.chunk,
+                                           &store->current[work.chunk], data,
+                                           error);
+
+    (void)write;
+    if (status != GYRE_OK)
+        return status;
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
+        const gyre_tensor_state *t = &layout->tensors[run.tensor];
+        uint64_t grain = run.index / GYRE_GRAIN;
+
+        for (size_t at = 0; at < run.n; at += GYRE_GRAIN, grain++) {
+            size_t n = run.n - at < GYRE_GRAIN ? run.n - at : GYRE_GRAIN;
+
+            d->leaves[t->first_grain + grain] = XXH3_64bits_withSeed(
+                data + run.at + at, n * sizeof(float), grain);
+        }
+    }
+    return GYRE_OK;
+}
+
+static gyre_status fold(const gyre_layout *layout, const uint64_t *leaves,
+                        char text[GYRE_DIGEST_TEXT], gyre_error *error)
+{
+    XXH3_state_t *state = XXH3_createState();
+    XXH128_hash_t hash;
+
+    if (state == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a digest");
+    XXH3_128bits_reset(state);
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const gyre_tensor_state *t = &layout->tensors[i];
+
+        XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
+        XXH3_128bits_update(state, &t->rank, sizeof(t->rank));
+        XXH3_128bits_update(state, t->shape, t->rank * sizeof(*t->shape));
+        if (t->grains > 0)
+            XXH3_128bits_update(state, leaves + t->first_grain,
+                                t->grains * sizeof(*leaves));
+    }
+    hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(text, GYRE_DIGEST_TEXT, "%016llx%016llx",
+             (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_digest(gyre_store *store, char text[GYRE_DIGEST_TEXT],
+                              gyre_error *error)
+{
+    gyre_layout *layout = &store->layout;
+    size_t grains = (size_t)(layout->train_grains + layout->frozen_grains);
+    digesting d = {store, NULL};
+    gyre_stream stream = {.table = store->current,
+                          .process = digest_chunk,
+                          .user = &d};
+    gyre_status status = gyre_store_check(store, true, false, error);
+
+    if (status != GYRE_OK)
+        return status;
+    d.leaves = gyre_alloc(store->context, grains + 1, sizeof(uint64_t));
+    if (d.leaves == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a digest");
+    status = gyre_workers_each(store, &stream, 0, layout->chunks, error);
+    if (status == GYRE_OK)
+        status = fold(layout, d.leaves, text, error);
+    gyre_free(store->context, d.leaves, grains + 1, sizeof(uint64_t));
+    return status;
+}

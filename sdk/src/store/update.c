@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The second half of a round: norm, update beside the storage, the end. */
+#include "config.h"
+
+#include "store/round.h"
+
+#include <math.h>
+#include <string.h>
+
+/*
+ * Dynamic loss scale: halve after two overflows (the second one when none of
+ * 1,000 good steps lay between), double after 1,000 good steps, floor 1.
+ */
+enum { SCALE_INTERVAL = 1000, SCALE_HYSTERESIS = 2 };
+static const double scale_ceiling = 0x1p40;
+
+/* ---- one chunk, in its worker ----------------------------------------- */
+
+static size_t make_segments(const gyre_round *round, uint64_t chunk,
+                            gyre_segment *segments, uint64_t *elements)
+{
+    const gyre_store *store = round->store;
+    const float *g = store->gradients +
+                     gyre_layout_first_grain(&store->layout, chunk) *
+                         GYRE_GRAIN;
+    size_t cursor = GYRE_RUN_FIRST, n = 0;
+    gyre_run run;
+
+    *elements = 0;
+    while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
+        segments[n++] = (gyre_segment){
+            .at = run.at,
+            .n = run.n,
+            .index = run.index,
+            .g = round->skip[run.tensor] ? NULL : g + run.at,
+            .scalars = round->scalars + run.tensor * GYRE_OPT_MAX_SCALARS,
+        };
+        *elements += run.n;
+    }
+    return n;
+}
+
+static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
+                        const gyre_segment *segments, size_t n)
+{
+    const gyre_layout *layout = &round->store->layout;
+    uint64_t useful = elements * gyre_layout_vars(layout, chunk) *
+                      sizeof(float);
+    uint64_t down = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (segments[i].g != NULL)
+            down += segments[i].n * sizeof(float);
+    atomic_fetch_add(&round->useful_bytes, useful);
+    atomic_fetch_add(&round->padding_bytes,
+                     gyre_layout_chunk_bytes(layout, chunk) - useful);
+    atomic_fetch_add(&round->down_bytes, down);
+}
+
+/* A chunk whose old contents do not match: say which, from its label, which
+ * the update does not touch. */
+static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
+                                 uint64_t chunk, const float *data,
+                                 gyre_error *error)
+{
+    gyre_entry wrong = round->store->current[chunk];
+
+    return gyre_store_verify(round->store, device, chunk, &wrong, data, error);
+}
+
+static void deliver(gyre_round *round, uint64_t chunk, const float *data)
+{
+    const gyre_layout *layout = &round->store->layout;
+    uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
+    size_t cursor = GYRE_RUN_FIRST;
+    bool last = false;
+    gyre_run run;
+
+    atomic_fetch_add(&round->up_bytes, up);
+    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
+    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+        if (layout->tensors[run.tensor].out != NULL)
+            last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
+    if (!last)
+        return;
+    pthread_mutex_lock(&round->lock);
+    pthread_cond_broadcast(&round->moved);
+    pthread_mutex_unlock(&round->lock);
+}
+
+static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
+                                float *data, int *write, gyre_error *error)
+{
+    gyre_round *round = user;
+    gyre_store *store = round->store;
+    const gyre_layout *layout = &store->layout;
+    const gyre_entry *old = &store->current[work.chunk];
+    gyre_entry *fresh = &round->fresh[work.chunk];
+    gyre_segment *segments = round->segments + device * (round->max_runs + 1);
+    uint64_t elements;
+    gyre_update_job job = {
+        .opt = store->opt,
+        .data = data,
+        .vars = gyre_layout_vars(layout, work.chunk),
+        .elements = gyre_layout_chunk_elements(layout, work.chunk),
+        .segments = segments,
+        .q = round->q,
+        .check = store->check_reads,
+    };
+
+    job.segment_count = make_segments(round, work.chunk, segments, &elements);
+    fresh->step = store->now.step + 1;
+    fresh->version = layout->versions == 1
+                         ? 0
+                         : 1 - store->committed[work.chunk].version;
+    job.seed_before = gyre_format_seed(store->uuid, store->generation,
+                                       work.chunk, old->step);
+    job.seed_after = gyre_format_seed(store->uuid, store->generation,
+                                      work.chunk, fresh->step);
+    gyre_device_update(&job);
+    if (job.check && job.before != old->hash)
+        return read_mismatch(round, device, work.chunk, data, error);
+    fresh->hash = job.after;
+    gyre_format_label(data + job.vars * job.elements, store->uuid,
+                      store->generation, work.chunk, fresh);
+    count_bytes(round, work.chunk, elements, segments, job.segment_count);
+    deliver(round, work.chunk, data);
+    atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
+    *write = (int)fresh->version;
+    return GYRE_OK;
+}
+
+static void stream_ended(void *user, uint32_t device, gyre_status status)
+{
+    gyre_round *round = user;
+
+    (void)device;
+    if (status == GYRE_OK)
+        return;
+    pthread_mutex_lock(&round->lock);
+    round->failed = true;
+    pthread_cond_broadcast(&round->moved);
+    pthread_mutex_unlock(&round->lock);
+}
+
+void gyre_round_start(gyre_round *round)
+{
+    gyre_stream stream = {.table = round->store->current,
+                          .process = update_chunk,
+                          .ended = stream_ended,
+                          .user = round};
+
+    round->streaming = true;
+    gyre_workers_start(round->store, &stream);
+}
+
+/* ---- handing out chunks ----------------------------------------------- */
+
+void gyre_round_push(gyre_round *round, uint64_t chunk)
+{
+    const gyre_layout *layout = &round->store->layout;
+    size_t cursor = GYRE_RUN_FIRST;
+    bool active = false;
+    gyre_run run;
+
+    if (atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_PUSHED) &
+        GYRE_CHUNK_PUSHED)
+        return;
+    while (!active &&
+           gyre_layout_next_run(layout, chunk, &cursor, &run))
+        active = !round->skip[run.tensor];
+    if (active) {
+        gyre_workers_push(round->store, chunk, 0);
+        return;
+    }
+    cursor = GYRE_RUN_FIRST;
+    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+        if (layout->tensors[run.tensor].out != NULL)
+            atomic_fetch_sub(&round->tensor_left[run.tensor], 1);
+}
+
+/*
+ * An early update writes before it is known whether the round will be skipped.
+ * That is undone by forgetting it, so it may only write a slot that holds
+ * nothing: a chunk that was rewritten since the last commit has to wait.
+ */
+static bool may_be_early(const gyre_round *round, uint64_t chunk)
+{
+    const gyre_store *store = round->store;
+
+    return store->current[chunk].version == store->committed[chunk].version;
+}
+
+void gyre_round_chunk_done(gyre_round *round, uint64_t chunk, uint64_t n)
+{
+    if (atomic_fetch_sub_explicit(&round->chunk_left[chunk], n,
+                                  memory_order_acq_rel) == n &&
+        round->early && round->state == GYRE_ROUND_OPEN &&
+        may_be_early(round, chunk))
+        gyre_round_push(round, chunk);
+}
+
+/* ---- the norm --------------------------------------------------------- */
+
+/* Leaves in index order; on the way, who is not finite. */
+static double sum_leaves(gyre_round *round)
+{
+    const gyre_layout *layout = &round->store->layout;
+    double sum = 0;
+
+    for (size_t k = 0; k < layout->tensor_count; k++) {
+        const gyre_tensor_state *t = &layout->tensors[layout->order[k]];
+        bool finite = true;
+
+        if (round->skip[layout->order[k]])
+            continue;
+        for (uint64_t g = t->first_grain; g < t->first_grain + t->grains; g++) {
+            sum += round->leaves[g];
+            finite &= isfinite(round->leaves[g]) != 0;
+        }
+        if (finite)
+            continue;
+        if (round->report.nonfinite == NULL)
+            round->report.nonfinite = t->name;
+        round->report.nonfinite_tensors++;
+    }
+    return sum;
+}
+
+static void take_norm(gyre_round *round)
+{
+    double sum = sum_leaves(round);
+    double norm = sqrt(sum) / (round->scale * round->denominator);
+    double k = 1;
+
+    if (round->clip > 0 && round->clip / (norm + 1e-6) < 1)
+        k = round->clip / (norm + 1e-6);
+    round->q = (float)(1.0 / (round->scale * round->denominator) * k);
+    round->report.norm = norm;
+    round->report.norm_clipped = norm * k;
+    round->report.clip_coefficient = k;
+    round->report.loss_scale = round->scale;
+    round->report.round = round->store->now.round + 1;
+    round->report.skipped = round->report.nonfinite != NULL;
+    round->report.step = round->store->now.step + !round->report.skipped;
+}
+
+static gyre_status update_now(gyre_round *round, gyre_error *error)
+{
+    gyre_store *store = round->store;
+    gyre_status status;
+
+    if (round->micro + 1 < round->micro_batches)
+        return gyre_fail(error, GYRE_MISSING,
+                         "only %u of %u micro-batches were given: call "
+                         "gyre_round_next between them", round->micro + 1,
+                         round->micro_batches);
+    status = gyre_round_complete(round, error);
+    if (status != GYRE_OK)
+        return status;
+    memset(&round->report, 0, sizeof(round->report));
+    take_norm(round);
+    if (round->report.skipped) {
+        round->state = GYRE_ROUND_SKIPPED;
+        return GYRE_OK;
+    }
+    if (store->layout.versions == 1) {
+        status = gyre_store_mark_dirty(store, error);
+        if (status != GYRE_OK)
+            return status;
+    }
+    round->state = GYRE_ROUND_RUNNING;
+    if (!round->streaming)
+        gyre_round_start(round);
+    for (uint64_t c = 0; c < store->layout.train_chunks; c++)
+        gyre_round_push(round, c);
+    gyre_workers_close(store);
+    return GYRE_OK;
+}
+
+static void hand_report(const gyre_round_report *from, gyre_round_report *to)
+{
+    size_t size = to != NULL ? to->size : 0;
+
+    if (size == 0)
+        return;
+    memcpy(to, from, size < sizeof(*from) ? size : sizeof(*from));
+    to->size = size;
+}
+
+gyre_status gyre_round_update(gyre_round *round, gyre_round_report *report,
+                              gyre_error *error)
+{
+    uint64_t begun = gyre_now();
+    gyre_status status;
+    gyre_fp saved;
+
+    if (round == NULL)
+        return gyre_fail(error, GYRE_INVALID, "no round was given");
+    if (round->state != GYRE_ROUND_OPEN)
+        return gyre_fail(error, GYRE_STATE, "the update has begun already");
+    saved = gyre_fp_pin();
+    status = update_now(round, error);
+    gyre_fp_restore(saved);
+    atomic_fetch_add(&round->exposed_ns, gyre_now() - begun);
+    if (status == GYRE_OK)
+        hand_report(&round->report, report);
+    return status;
+}
+
+gyre_status gyre_round_wait(gyre_round *round, size_t tensor,
+                            gyre_error *error)
+{
+    uint64_t begun = gyre_now();
+    bool failed;
+
+    if (round == NULL || tensor >= round->store->layout.tensor_count)
+        return gyre_fail(error, GYRE_INVALID, "no such round or tensor");
+    if (round->state == GYRE_ROUND_OPEN)
+        return gyre_fail(error, GYRE_STATE,
+                         "the update has not begun: call gyre_round_update");
+    if (round->state == GYRE_ROUND_SKIPPED)
+        return GYRE_OK;
+    pthread_mutex_lock(&round->lock);
+    while (!round->failed && atomic_load(&round->tensor_left[tensor]) > 0)
+        pthread_cond_wait(&round->moved, &round->lock);
+    failed = round->failed;
+    pthread_mutex_unlock(&round->lock);
+    atomic_fetch_add(&round->exposed_ns, gyre_now() - begun);
+    if (failed)
+        return gyre_fail(error, GYRE_IO,
+                         "the update failed; gyre_round_finish tells why");
+    return GYRE_OK;
+}
+
+/* ---- the end ---------------------------------------------------------- */
+
+static void scale_after(gyre_round *round)
+{
+    gyre_scaler *s = &round->store->now.scaler;
+
+    if (!round->dynamic)
+        return;
+    if (!round->report.skipped) {
+        if (++s->good_steps < SCALE_INTERVAL)
+            return;
+        s->good_steps = 0;
+        s->hysteresis = SCALE_HYSTERESIS;
+        if (s->scale < scale_ceiling)
+            s->scale *= 2;
+        return;
+    }
+    s->good_steps = 0;
+    if (s->hysteresis > 1)
+        s->hysteresis--;
+    else if (s->scale > 1)
+        s->scale /= 2;
+}
+
+/* The round succeeded: its chunks become current. */
+static void adopt(gyre_round *round)
+{
+    gyre_store *store = round->store;
+    gyre_layout *layout = &store->layout;
+
+    store->now.round++;
+    store->rounds_since++;
+    scale_after(round);
+    if (round->report.skipped)
+        return;
+    store->now.step++;
+    for (uint64_t c = 0; c < layout->train_chunks; c++)
+        if (atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_UPDATED)
+            store->current[c] = round->fresh[c];
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (!round->skip[i])
+            layout->tensors[i].step++;
+}
+
+/* Give delivered ranges their old values back.  `all`: everything bound, for
+ * a rollback over several rounds. */
+static gyre_status give_back(gyre_round *round, bool all, gyre_error *error)
+{
+    gyre_store *store = round->store;
+    uint64_t chunks = store->layout.train_chunks;
+    bool any = all;
+
+    for (uint64_t c = 0; c < chunks; c++) {
+        uint8_t s = atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_DELIVERED;
+
+        atomic_store(&round->chunk_state[c], s);
+        any |= s != 0;
+    }
+    if (!any || store->mode == GYRE_STORE_BROKEN)
+        return GYRE_OK;
+    return gyre_store_redeliver(
+        store, all ? NULL : (const uint8_t *)round->chunk_state, error);
+}
+
+/* Something broke: back to what stands, and say what that is. */
+static gyre_status fall_back(gyre_round *round, gyre_status cause,
+                             gyre_error *error)
+{
+    gyre_store *store = round->store;
+    bool lost = store->rounds_since > 0;
+    gyre_error why = {GYRE_OK, ""};
+    gyre_status status = cause;
+
+    if (store->now.dirty) {
+        store->mode = GYRE_STORE_BROKEN;
+        return gyre_fail_prefix(error, cause,
+                                "store %s works in place and is now a mixture "
+                                "of two steps", store->path);
+    }
+    gyre_store_rewind(store);
+    if (store->mode == GYRE_STORE_BROKEN)
+        return gyre_fail_prefix(error, cause,
+                                "store %s: it is not known which commit "
+                                "stands; close and open it", store->path);
+    if (lost)
+        status = gyre_fail_prefix(error, GYRE_ROLLED_BACK,
+                                  "rolled back to step %llu, the last commit",
+                                  (unsigned long long)store->now.step);
+    if (give_back(round, lost, &why) != GYRE_OK) {
+        store->mode = GYRE_STORE_BROKEN;
+        gyre_fail_prefix(error, status,
+                         "bound buffers could not be restored (%s)", why.text);
+    }
+    return status;
+}
+
+static gyre_status end_stream(gyre_round *round, gyre_error *error)
+{
+    if (!round->streaming)
+        return GYRE_OK;
+    gyre_workers_close(round->store);
+    round->streaming = false;
+    return gyre_workers_join(round->store, &round->stats, error);
+}
+
+static gyre_status end_round(gyre_round *round, const void *blob,
+                             size_t blob_bytes, gyre_error *error)
+{
+    gyre_store *store = round->store;
+    gyre_status status = end_stream(round, error);
+
+    if (round->state == GYRE_ROUND_SKIPPED)
+        status = give_back(round, false, error);
+    if (status != GYRE_OK)
+        return fall_back(round, status, error);
+    adopt(round);
+    if (store->rounds_since < store->commit_every)
+        return GYRE_OK;
+    store->rounds_since--;     /* what fall_back counts as lost */
+    status = gyre_store_commit_now(store, blob, blob_bytes, error);
+    if (status != GYRE_OK)
+        return fall_back(round, status, error);
+    round->report.committed = 1;
+    round->report.commit_bytes = store->commit_bytes;
+    return GYRE_OK;
+}
+
+static void fill_report(gyre_round *round, uint64_t begun)
+{
+    gyre_round_report *r = &round->report;
+    uint64_t now = gyre_now();
+
+    atomic_fetch_add(&round->exposed_ns, now - begun);
+    r->gradient_bytes = atomic_load(&round->down_bytes);
+    r->parameter_bytes = atomic_load(&round->up_bytes);
+    r->read_bytes = atomic_load(&round->useful_bytes);
+    r->write_bytes = r->read_bytes;
+    r->padding_bytes = 2 * atomic_load(&round->padding_bytes);
+    r->exposed_ns = atomic_load(&round->exposed_ns);
+    r->store_ns = round->stats.first_ns != 0 ? now - round->stats.first_ns
+                                             : now - begun;
+    if (r->exposed_ns > r->store_ns)
+        r->exposed_ns = r->store_ns;
+}
+
+gyre_status gyre_round_finish(gyre_round *round, const void *blob,
+                              size_t blob_bytes, gyre_round_report *report,
+                              gyre_error *error)
+{
+    uint64_t begun = gyre_now();
+    gyre_status status = GYRE_OK;
+    gyre_error text = {GYRE_OK, ""};
+    gyre_fp saved;
+
+    if (round == NULL)
+        return gyre_fail(error, GYRE_INVALID, "no round was given");
+    saved = gyre_fp_pin();
+    if (round->state == GYRE_ROUND_OPEN)
+        status = update_now(round, &text);
+    if (status == GYRE_MISSING)
+        goto out;
+    if (status == GYRE_OK)
+        status = end_round(round, blob, blob_bytes, &text);
+    if (status == GYRE_OK) {
+        fill_report(round, begun);
+        hand_report(&round->report, report);
+    }
+    gyre_round_discard(round);
+out:
+    gyre_fp_restore(saved);
+    if (status != GYRE_OK && error != NULL)
+        *error = text;
+    return status;
+}
+
+gyre_status gyre_round_abort(gyre_round *round, gyre_error *error)
+{
+    gyre_store *store;
+    gyre_status status;
+
+    if (round == NULL)
+        return gyre_fail(error, GYRE_INVALID, "no round was given");
+    if (round->state != GYRE_ROUND_OPEN)
+        return gyre_fail(error, GYRE_STATE,
+                         "the update has begun: gyre_round_finish ends the "
+                         "round");
+    store = round->store;
+    (void)end_stream(round, NULL);
+    status = give_back(round, false, error);
+    if (status != GYRE_OK)
+        store->mode = GYRE_STORE_BROKEN;
+    gyre_round_discard(round);
+    return status;
+}

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a plugin gives to Gyre: the only header that a plugin includes.
+ *
+ *     gyre_module_entry() -> gyre_module -> gyre_plugin ... -> descriptor
+ *
+ * A plugin is a shared object that exports one function, or the same file
+ * compiled with GYRE_STATIC_MODULE and linked in.  Everything that it returns
+ * is static and constant.  It links to the C library and libm, nothing else.
+ *
+ * Growth.  Every struct starts with its size and grows at its end only; a
+ * reader takes a field as absent when the size does not reach it.  The stride
+ * of an array of structs is the size of its first element.  A new capability
+ * is an extension, asked for by a string "name/revision".  Only a change of
+ * the major number breaks old plugins.
+ *
+ * An optimizer is written by defining four lists and including this header,
+ * then the kernel; see "Writing an optimizer" below.
+ */
+#ifndef GYRE_PLUGIN_H
+#define GYRE_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GYRE_PLUGIN_MAGIC UINT64_C(0x3145525947204447) /* "GD GYRE1" */
+#define GYRE_PLUGIN_ABI_MAJOR 1
+#define GYRE_PLUGIN_ABI_MINOR 0
+
+#define GYRE_KIND_OPTIMIZER "gyre.optimizer/1"
+
+/* ---- how it was built -------------------------------------------------- */
+
+/* Instruction sets of a loop table, in this order.  New ones are appended. */
+enum { GYRE_LOOP_SCALAR, GYRE_LOOP_AVX2, GYRE_LOOP_AVX512, GYRE_LOOP_COUNT };
+
+/* out[i] = a[i] * b[i] + c[i], written plainly: the host runs it at load to
+ * find out whether the compiler fuses what the source keeps apart. */
+typedef void (*gyre_probe_function)(size_t n, const float *a, const float *b,
+                                    const float *c, float *out);
+
+enum {
+    GYRE_BUILT_NO_MATH_ERRNO = 1u << 0, /* -fno-math-errno */
+    GYRE_BUILT_FAST_MATH = 1u << 1,     /* -ffast-math or a part of it */
+    GYRE_BUILT_OPTIMIZED = 1u << 2      /* -O1 or more */
+};
+
+typedef struct gyre_build {
+    size_t size;
+    const char *compiler;
+    uint32_t flags; /* GYRE_BUILT_... */
+    uint32_t pointer_bytes;
+    uint32_t byte_order; /* 1234 little, 4321 big */
+    uint32_t probe_count;
+    const gyre_probe_function *probes; /* by instruction set, NULL: none */
+} gyre_build;
+
+/* ---- plugin and parameters --------------------------------------------- */
+
+typedef enum gyre_parameter_type {
+    GYRE_TYPE_SWITCH = 0, /* 0 or 1 */
+    GYRE_TYPE_INT = 1,    /* a whole number */
+    GYRE_TYPE_FLOAT = 2,
+    GYRE_TYPE_CHOICE = 3  /* index of one of `words` */
+} gyre_parameter_type;
+
+typedef enum gyre_parameter_class {
+    GYRE_STRUCTURAL = 0, /* fixed when the state is created */
+    GYRE_STEP = 1        /* per parameter group, may change every step */
+} gyre_parameter_class;
+
+/* Values are doubles, always finite.  `ends` tells whether the limits belong
+ * to the range: "[]", "[)", "(]" or "()"; an infinite limit is no limit. */
+typedef struct gyre_parameter {
+    size_t size;
+    const char *name; /* [a-z][a-z0-9_]* */
+    const char *doc;  /* one line */
+    uint32_t klass;   /* gyre_parameter_class */
+    uint32_t type;    /* gyre_parameter_type */
+    double initial;   /* the default */
+    double min, max;
+    const char *ends;
+    const char *words; /* of a choice: "torch|ema"; else NULL */
+} gyre_parameter;
+
+/* Claims.  The verifier tries to refute every one that is set. */
+enum {
+    GYRE_CLAIM_DETERMINISTIC = 1u << 0,   /* same input, same bits */
+    GYRE_CLAIM_CHUNK_INVARIANT = 1u << 1, /* cut anywhere, same bits */
+    GYRE_CLAIM_EXACT_KEPT = 1u << 2,      /* compressor: kept values exact */
+    GYRE_CLAIM_UNBIASED = 1u << 3         /* compressor: mean is the input */
+};
+
+typedef struct gyre_plugin {
+    size_t size;
+    const char *kind;    /* GYRE_KIND_... */
+    const char *name;    /* [a-z][a-z0-9_-]* */
+    const char *version; /* of the plugin: "1.0.0" */
+    const char *summary; /* one line */
+    const char *licence; /* SPDX expression */
+    const gyre_parameter *parameters;
+    uint32_t parameter_count;
+    uint32_t flags;      /* GYRE_CLAIM_... */
+    const gyre_build *build;
+    const void *descriptor; /* by kind: gyre_optimizer, ... */
+    /* What `id` ("reduce/1") names, or NULL.  May be NULL.  Any thread. */
+    const void *(*extension)(const char *id);
+} gyre_plugin;
+
+typedef struct gyre_module {
+    uint64_t magic;
+    size_t size;
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    const gyre_build *build;
+    const gyre_plugin *const *plugins;
+    size_t count;
+} gyre_module;
+
+/* The exported function.  No side effects; any thread; never NULL. */
+typedef const gyre_module *(*gyre_module_entry_function)(void);
+
+/* ---- optimizer --------------------------------------------------------- */
+
+/* The host's arithmetic for step scalars: the same bits on every machine. */
+typedef struct gyre_math {
+    size_t size;
+    double (*sqrt)(double x);
+    double (*powi)(double x, uint64_t n); /* x to the n-th */
+    double (*exp)(double x);
+    double (*log)(double x);
+    double (*pow)(double x, double y);
+} gyre_math;
+
+/*
+ * One call updates n <= 4096 neighbouring elements of one tensor in place.
+ * g is the gradient, scaled, and is not written.  slot[0] is the parameter;
+ * the variant's state slots follow in the order of the slot list.  The arrays
+ * do not overlap and are aligned to 4 bytes only.  Any thread; the host has
+ * pinned rounding and denormals.
+ */
+typedef struct gyre_loop {
+    size_t size;
+    size_t n;
+    const float *g;
+    float *const *slot;
+    const float *scalar;
+    uint64_t index; /* of the first element in its tensor */
+} gyre_loop;
+
+typedef void (*gyre_loop_function)(const gyre_loop *loop);
+
+typedef struct gyre_slot {
+    size_t size;
+    const char *name;      /* a C identifier, PyTorch's where it has one */
+    double initial;
+    const char *parameter; /* the parameter that gives it instead, or NULL */
+} gyre_slot;
+
+/* A subset of the slots with the loops compiled for it.  Every slot, scalar
+ * and switch name is known in every variant's kernel; an absent slot reads as
+ * zero and is not stored. */
+typedef struct gyre_variant {
+    size_t size;
+    const char *name;
+    uint32_t slots;    /* bit k: slot k is there */
+    uint32_t switches; /* bit k: switch k is 1 */
+    const gyre_loop_function *loops; /* by instruction set; NULL: none */
+    uint32_t loop_count;             /* at least 1: scalar is a must */
+} gyre_variant;
+
+/*
+ * values[] is indexed as the parameter table.  All functions: any thread, no
+ * allocation, no side effects.
+ *
+ * select: index of the variant for these values.  A later variant must also do
+ *   what an earlier one does, when only step-class values tell them apart.
+ * check: NULL, or one sentence about values that do not go together.
+ * scalars: out[scalar_count] of the t-th applied step (first: 1), in double;
+ *   the host rounds each once to f32.
+ */
+typedef struct gyre_optimizer {
+    size_t size;
+    uint32_t state_version; /* raised when old state means something else */
+    uint32_t slot_count;
+    uint32_t scalar_count;
+    uint32_t switch_count;
+    uint32_t variant_count;
+    uint32_t reserved;
+    const gyre_slot *slots;
+    const char *const *scalar_names;
+    const char *const *switch_names;
+    const gyre_variant *variants;
+    const char *kernel; /* the text between the brackets of GY_KERNEL */
+    uint32_t (*select)(const double *values);
+    const char *(*check)(const double *values);
+    void (*scalars)(const double *values, uint64_t t, const gyre_math *math,
+                    double *out);
+} gyre_optimizer;
+
+/* ---- writing a module -------------------------------------------------- */
+
+#ifdef __cplusplus
+#define GY_EXTERN_ extern "C"
+#else
+#define GY_EXTERN_ extern
+#endif
+
+#ifdef __NO_MATH_ERRNO__
+#define GY_BUILT_ERRNO_ GYRE_BUILT_NO_MATH_ERRNO
+#else
+#define GY_BUILT_ERRNO_ 0u
+#endif
+#ifdef __FAST_MATH__
+#define GY_BUILT_FAST_ GYRE_BUILT_FAST_MATH
+#else
+#define GY_BUILT_FAST_ 0u
+#endif
+#ifdef __OPTIMIZE__
+#define GY_BUILT_OPTIMIZED_ GYRE_BUILT_OPTIMIZED
+#else
+#define GY_BUILT_OPTIMIZED_ 0u
+#endif
+#define GY_BUILD_(count, probes)                                              \
+    {sizeof(gyre_build),                                                      \
+     __VERSION__,                                                             \
+     GY_BUILT_ERRNO_ | GY_BUILT_FAST_ | GY_BUILT_OPTIMIZED_,                  \
+     sizeof(void *),                                                          \
+     __BYTE_ORDER__,                                                          \
+     count,                                                                   \
+     probes}
+
+/*
+ * GYRE_MODULE(name, &gyre_plugin_a, ...) defines the exported function.  With
+ * GYRE_STATIC_MODULE defined it is gyre_module_entry_<name> instead, to be
+ * handed to gyre_plugin_add() or put into the library's own table.
+ */
+#ifdef GYRE_STATIC_MODULE
+#define GY_ENTRY_(name) gyre_module_entry_##name
+#define GY_ENTRY_VISIBILITY_ "hidden"
+#else
+#define GY_ENTRY_(name) gyre_module_entry
+#define GY_ENTRY_VISIBILITY_ "default"
+#endif
+
+#define GYRE_MODULE(name, ...)                                                \
+    static const gyre_build gy_module_build_ = GY_BUILD_(0, NULL);            \
+    static const gyre_plugin *const gy_module_plugins_[] = {__VA_ARGS__};     \
+    static const gyre_module gy_module_ = {                                   \
+        GYRE_PLUGIN_MAGIC,      sizeof(gyre_module),                          \
+        GYRE_PLUGIN_ABI_MAJOR,  GYRE_PLUGIN_ABI_MINOR,                        \
+        &gy_module_build_,      gy_module_plugins_,                           \
+        sizeof(gy_module_plugins_) / sizeof(gy_module_plugins_[0])};          \
+    GY_EXTERN_ __attribute__((visibility(GY_ENTRY_VISIBILITY_)))              \
+    const gyre_module *GY_ENTRY_(name)(void);                                 \
+    GY_EXTERN_ const gyre_module *GY_ENTRY_(name)(void)                       \
+    {                                                                         \
+        return &gy_module_;                                                   \
+    }
+
+/* Parameter table entries: P(name, class, one of these, "doc"). */
+#define GYRE_NO_LIMIT __builtin_inf()
+#define GYRE_SWITCH(initial) GYRE_TYPE_SWITCH, (initial), 0.0, 1.0, "[]", NULL
+#define GYRE_INT(initial, min, max)                                           \
+    GYRE_TYPE_INT, (initial), (min), (max), "[]", NULL
+#define GYRE_FLOAT(initial, min, max, ends)                                   \
+    GYRE_TYPE_FLOAT, (initial), (min), (max), (ends), NULL
+#define GYRE_CHOICE(initial, words)                                           \
+    GYRE_TYPE_CHOICE, (initial), 0.0, GYRE_NO_LIMIT, "[)", (words)
+
+/* ---- writing an optimizer ---------------------------------------------- */
+
+/*
+ * Before including this header, define
+ *
+ *     #define GY_PARAMETERS(P) P(lr, GYRE_STEP, GYRE_FLOAT(...), "doc") ...
+ *     #define GY_SLOTS(S)      S(exp_avg, 0.0, NULL) ...      (may be empty)
+ *     #define GY_SCALARS(S)    S(step) ...
+ *     #define GY_SWITCHES(S)   S(GY_AMSGRAD) ...              (optional)
+ *     #define GY_VARIANTS(V)   V(name, slot mask, switch mask) ...  (optional)
+ *
+ * A mask is an OR of GY_SLOT(exp_avg) or GY_ON(GY_AMSGRAD), GY_ALL, or 0.
+ * Then include "name.kernel", which holds one GY_KERNEL( statements ): the
+ * update of one element in the common subset of C, OpenCL C and CUDA C.  It
+ * sees g, p, every slot and scalar as floats and every switch as 0 or 1, and
+ * may use + - * /, comparison, if, float locals, f-suffixed literals and
+ *
+ *     gy_fma(a, b, c)  a * b + c, rounded once     gy_sqrt(a)   gy_abs(a)
+ *     gy_min(a, b)     a < b ? a : b
+ *     gy_max(a, b)     a > b ? a : b       gy_select(c, a, b)   c ? a : b
+ *
+ * No preprocessor line may stand between the brackets.  Then define functions
+ * over gy_values (a struct of the parameters) and gy_scalars and end with
+ *
+ *     GYRE_OPTIMIZER(name, "1.0.0", "summary", "licence", claims,
+ *                    state version, select, check, scalars)
+ *     GYRE_MODULE(name, &gyre_plugin_name)
+ *
+ * gy_first_variant and gy_no_check serve where there is nothing to say.
+ */
+#ifdef GY_SCALARS
+
+#ifndef __NO_MATH_ERRNO__
+#error "gyre: without -fno-math-errno no root is vectorised; compile with \
+-O3 -fno-math-errno -fno-trapping-math -ffp-contract=off \
+(pkg-config --cflags gyre-plugin)"
+#endif
+#if defined(__FAST_MATH__) || defined(__RECIPROCAL_MATH__) ||                 \
+    defined(__ASSOCIATIVE_MATH__) || defined(__NO_SIGNED_ZEROS__) ||          \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "gyre: -ffast-math and its parts change results; compile with \
+-O3 -fno-math-errno -fno-trapping-math -ffp-contract=off \
+(pkg-config --cflags gyre-plugin)"
+#endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#error "gyre: float arithmetic must not be widened; on 32-bit x86 compile \
+with -msse2 -mfpmath=sse"
+#endif
+
+#ifndef GY_SWITCHES
+#define GY_SWITCHES(S)
+#endif
+#ifndef GY_VARIANTS
+#define GY_VARIANTS(V) V(plain, GY_ALL, 0)
+#endif
+
+#define GY_INLINE_ static inline __attribute__((always_inline, unused))
+
+GY_INLINE_ float gy_fma(float a, float b, float c)
+{
+    return __builtin_fmaf(a, b, c);
+}
+GY_INLINE_ float gy_sqrt(float a) { return __builtin_sqrtf(a); }
+GY_INLINE_ float gy_abs(float a) { return __builtin_fabsf(a); }
+GY_INLINE_ float gy_min(float a, float b) { return a < b ? a : b; }
+GY_INLINE_ float gy_max(float a, float b) { return a > b ? a : b; }
+GY_INLINE_ float gy_select(int c, float a, float b) { return c ? a : b; }
+
+/* The tables and structs behind the lists. */
+#define GY_VALUE_FIELD_(name, klass, spec, doc) double name;
+#define GY_SCALAR_FIELD_(name) double name;
+#define GY_NAME_(name) #name,
+typedef struct gy_values { GY_PARAMETERS(GY_VALUE_FIELD_) } gy_values;
+typedef struct gy_scalars { GY_SCALARS(GY_SCALAR_FIELD_) } gy_scalars;
+
+#define GY_SLOT_ENUM_(name, initial, parameter) gy_slot_##name##_,
+#define GY_SCALAR_ENUM_(name) gy_scalar_##name##_,
+#define GY_SWITCH_ENUM_(name) gy_switch_##name##_,
+#define GY_VARIANT_ENUM_(name, slots, switches) gy_variant_##name,
+enum { GY_SLOTS(GY_SLOT_ENUM_) gy_slot_count_ };
+enum { GY_SCALARS(GY_SCALAR_ENUM_) gy_scalar_count_ };
+enum { GY_SWITCHES(GY_SWITCH_ENUM_) gy_switch_count_ };
+enum { GY_VARIANTS(GY_VARIANT_ENUM_) gy_variant_count_ };
+#define GY_SLOT(name) (1u << gy_slot_##name##_)
+#define GY_ON(name) (1u << gy_switch_##name##_)
+#define GY_ALL ((1u << gy_slot_count_) - 1u)
+
+GY_INLINE_ uint32_t gy_first_variant(const gy_values *values)
+{
+    (void)values;
+    return 0;
+}
+GY_INLINE_ const char *gy_no_check(const gy_values *values)
+{
+    (void)values;
+    return NULL;
+}
+
+/* Loops: one body, inlined with constant masks into a function per variant and
+ * instruction set, so that an absent slot costs nothing. */
+#if defined(__x86_64__)
+#define GY_AVX2_ __attribute__((target("avx2,fma")))
+#define GY_AVX512_                                                            \
+    __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw")))
+#define GY_BY_ISA_(X, name, ...)                                              \
+    X(name##_scalar, , __VA_ARGS__)                                           \
+    X(name##_avx2, GY_AVX2_, __VA_ARGS__)                                     \
+    X(name##_avx512, GY_AVX512_, __VA_ARGS__)
+#define GY_ISA_LIST_(name) {name##_scalar, name##_avx2, name##_avx512}
+#else
+#define GY_BY_ISA_(X, name, ...) X(name##_scalar, , __VA_ARGS__)
+#define GY_ISA_LIST_(name) {name##_scalar, NULL, NULL}
+#endif
+#if defined(__clang__)
+/* A debug or sanitizer build vectorises nothing; that is no fault. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define GY_NO_ALIAS_ _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GY_NO_ALIAS_ _Pragma("GCC ivdep")
+#endif
+
+#define GY_PROBE_(name, target, ...)                                          \
+    target static void name(size_t n, const float *a, const float *b,         \
+                            const float *c, float *out)                       \
+    {                                                                         \
+        GY_NO_ALIAS_                                                          \
+        for (size_t i = 0; i < n; i++)                                        \
+            out[i] = a[i] * b[i] + c[i];                                      \
+    }
+GY_BY_ISA_(GY_PROBE_, gy_probe, )
+static const gyre_probe_function gy_probes_[] = GY_ISA_LIST_(gy_probe);
+static const gyre_build gy_build_ = GY_BUILD_(GYRE_LOOP_COUNT, gy_probes_);
+
+#define GY_COUNT_BITS_(mask) ((unsigned)__builtin_popcount(mask))
+#define GY_SLOT_POINTER_(name, initial, parameter)                            \
+    float *gy_at_##name = (gy_slots & GY_SLOT(name))                          \
+        ? gy->slot[1 + GY_COUNT_BITS_(gy_slots & (GY_SLOT(name) - 1u))]       \
+        : NULL;                                                               \
+    (void)gy_at_##name;
+#define GY_SLOT_LOAD_(name, initial, parameter)                               \
+    float name = (gy_slots & GY_SLOT(name)) ? gy_at_##name[gy_i] : 0.0f;
+#define GY_SLOT_STORE_(name, initial, parameter)                              \
+    if (gy_slots & GY_SLOT(name))                                             \
+        gy_at_##name[gy_i] = name;
+#define GY_SCALAR_LOAD_(name)                                                 \
+    const float name = gy->scalar[gy_scalar_##name##_];                       \
+    (void)name;
+#define GY_SWITCH_LOAD_(name)                                                 \
+    const int name = (gy_switches & GY_ON(name)) != 0;                        \
+    (void)name;
+#define GY_LOOP_(name, target, slots, switches)                               \
+    target static void name(const gyre_loop *gy)                              \
+    {                                                                         \
+        gy_body_(gy, slots, switches);                                        \
+    }
+#define GY_VARIANT_LOOPS_(name, slots, switches)                              \
+    GY_BY_ISA_(GY_LOOP_, gy_loop_##name, slots, switches)                     \
+    static const gyre_loop_function gy_loops_##name[] =                       \
+        GY_ISA_LIST_(gy_loop_##name);
+
+#define GY_KERNEL(...)                                                        \
+    static const char gy_kernel_[] = #__VA_ARGS__;                            \
+    GY_INLINE_ void gy_body_(const gyre_loop *gy, const uint32_t gy_slots,    \
+                             const uint32_t gy_switches)                      \
+    {                                                                         \
+        const size_t gy_n = gy->n;                                            \
+        const float *gy_at_g = gy->g;                                         \
+        float *gy_at_p = gy->slot[0];                                         \
+        GY_SLOTS(GY_SLOT_POINTER_)                                            \
+        GY_SCALARS(GY_SCALAR_LOAD_)                                           \
+        GY_SWITCHES(GY_SWITCH_LOAD_)                                          \
+        (void)gy_slots;                                                       \
+        (void)gy_switches;                                                    \
+        GY_NO_ALIAS_                                                          \
+        for (size_t gy_i = 0; gy_i < gy_n; gy_i++) {                          \
+            float g = gy_at_g[gy_i];                                          \
+            float p = gy_at_p[gy_i];                                          \
+            GY_SLOTS(GY_SLOT_LOAD_)                                           \
+            { __VA_ARGS__ }                                                   \
+            (void)g;                                                          \
+            gy_at_p[gy_i] = p;                                                \
+            GY_SLOTS(GY_SLOT_STORE_)                                          \
+        }                                                                     \
+    }                                                                         \
+    GY_VARIANTS(GY_VARIANT_LOOPS_)
+
+#define GY_PARAMETER_ENTRY_(name, klass, spec, doc)                           \
+    {sizeof(gyre_parameter), #name, doc, klass, spec},
+#define GY_SLOT_ENTRY_(name, initial, parameter)                              \
+    {sizeof(gyre_slot), #name, initial, parameter},
+#define GY_VARIANT_ENTRY_(name, slots, switches)                              \
+    {sizeof(gyre_variant), #name,           slots,                            \
+     switches,             gy_loops_##name, GYRE_LOOP_COUNT},
+
+#define GYRE_OPTIMIZER(id, version, summary, licence, claims, state, select,  \
+                       check, scalars)                                        \
+    static uint32_t gy_select_(const double *v)                               \
+    {                                                                         \
+        return select((const gy_values *)(const void *)v);                    \
+    }                                                                         \
+    static const char *gy_check_(const double *v)                             \
+    {                                                                         \
+        return check((const gy_values *)(const void *)v);                     \
+    }                                                                         \
+    static void gy_scalars_(const double *v, uint64_t t,                      \
+                            const gyre_math *math, double *out)               \
+    {                                                                         \
+        scalars((const gy_values *)(const void *)v, t, math,                  \
+                (gy_scalars *)(void *)out);                                   \
+    }                                                                         \
+    static const gyre_parameter gy_parameter_table_[] = {                     \
+        GY_PARAMETERS(GY_PARAMETER_ENTRY_)};                                  \
+    static const gyre_slot gy_slot_table_[] = {                               \
+        GY_SLOTS(GY_SLOT_ENTRY_){sizeof(gyre_slot), NULL, 0.0, NULL}};        \
+    static const char *const gy_scalar_names_[] = {                           \
+        GY_SCALARS(GY_NAME_) NULL};                                           \
+    static const char *const gy_switch_names_[] = {                           \
+        GY_SWITCHES(GY_NAME_) NULL};                                          \
+    static const gyre_variant gy_variant_table_[] = {                         \
+        GY_VARIANTS(GY_VARIANT_ENTRY_)};                                      \
+    static const gyre_optimizer gy_optimizer_ = {                             \
+        sizeof(gyre_optimizer), state,             gy_slot_count_,            \
+        gy_scalar_count_,       gy_switch_count_,  gy_variant_count_,         \
+        0,                      gy_slot_table_,    gy_scalar_names_,          \
+        gy_switch_names_,       gy_variant_table_, gy_kernel_,                \
+        gy_select_,             gy_check_,         gy_scalars_};              \
+    GY_EXTERN_ __attribute__((visibility("hidden")))                          \
+    const gyre_plugin gyre_plugin_##id;                                       \
+    const gyre_plugin gyre_plugin_##id = {                                    \
+        sizeof(gyre_plugin),                                                  \
+        GYRE_KIND_OPTIMIZER,                                                  \
+        #id,                                                                  \
+        version,                                                              \
+        summary,                                                              \
+        licence,                                                              \
+        gy_parameter_table_,                                                  \
+        sizeof(gy_parameter_table_) / sizeof(gy_parameter_table_[0]),         \
+        claims,                                                               \
+        &gy_build_,                                                           \
+        &gy_optimizer_,                                                       \
+        NULL};
+
+#endif /* GY_SCALARS */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

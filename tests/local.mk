@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# make check: unit tests (cmocka) and scripts, all of them TAP.
+#
+#     tests/unit/<room>/local.mk    check_PROGRAMS += tests/unit/<room>/test_x
+#     cli_tests, fault_tests        tests/cli/x.test, tests/fault/x.test
+#     peer_tests                    tests/peer/x.test, against others' code
+#     slow_tests                    programs that check-valgrind leaves out
+#
+# `make check-unit` runs the unit tests alone, `make check-valgrind` all but the
+# slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
+# `make check-install` a trial installation.
+
+slow_tests =
+cli_tests = tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
+fault_tests =
+peer_tests =
+
+if HAVE_CMOCKA
+include tests/unit/base/local.mk
+include tests/unit/trace/local.mk
+include tests/unit/registry/local.mk
+include tests/unit/io/local.mk
+include tests/unit/device/local.mk
+include tests/unit/store/local.mk
+include tests/unit/cli/local.mk
+endif
+
+include tests/peer/local.mk
+
+# Every program without a link line of its own is a unit test.
+LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
+AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
+
+tree_tests = tests/arrows tests/headers tests/manual tests/symbols
+EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
+	$(fault_tests) $(peer_tests) tests/install.test tests/run
+
+TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
+	$(peer_tests)
+TEST_EXTENSIONS = .test
+gyre_tap = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = $(gyre_tap)
+TEST_LOG_DRIVER = $(gyre_tap)
+TEST_LOG_COMPILER = $(SHELL)
+
+# A tool of the shell tests, no test itself.
+EXTRA_PROGRAMS += tests/json_get
+tests_json_get_LDADD = $(JANSSON_LIBS)
+check_DATA += tests/json_get$(EXEEXT)
+CLEANFILES += tests/json_get$(EXEEXT)
+
+# Modules of the build tree are found before installed ones.
+gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
+
+AM_TESTS_ENVIRONMENT = \
+	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
+	GYRE_PLUGIN_PATH='$(gyre_test_plugins)'; export GYRE_PLUGIN_PATH; \
+	GYRE='$(abs_top_builddir)/sdk/cli/gyre'; export GYRE; \
+	GYRE_TOP_SRC='$(abs_top_srcdir)'; export GYRE_TOP_SRC; \
+	GYRE_TOP_BUILD='$(abs_top_builddir)'; export GYRE_TOP_BUILD; \
+	GYRE_BIT_CFLAGS='$(GYRE_BIT_CFLAGS)'; export GYRE_BIT_CFLAGS; \
+	CC='$(CC)'; export CC; \
+	SANITIZER='$(GYRE_SANITIZER_CFLAGS)'; export SANITIZER;
+
+.PHONY: check-unit check-valgrind check-install
+
+check-unit: all $(check_PROGRAMS)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(check_PROGRAMS)'
+
+check-install: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/install.test
+
+valgrind_tests = $(filter-out $(slow_tests),$(check_PROGRAMS))
+EXTRA_DIST += tests/valgrind.supp
+
+check-valgrind: all $(check_PROGRAMS)
+	@test '$(VALGRIND)' != no || { \
+	  echo 'check-valgrind: install valgrind, then configure again' >&2; \
+	  exit 1; }
+	@test -z '$(GYRE_SANITIZER_CFLAGS)' || { \
+	  echo 'check-valgrind: not in a sanitizer build' >&2; exit 1; }
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(valgrind_tests)' \
+	  LOG_COMPILER='$(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
+	  $(VALGRIND) --quiet --error-exitcode=9 --leak-check=full \
+	  --errors-for-leak-kinds=definite,indirect \
+	  --suppressions=$(abs_top_srcdir)/tests/valgrind.supp $(VALGRIND_FLAGS)'

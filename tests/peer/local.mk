@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Against other people's code; each skips itself where that is not installed.
+# The drivers are built by make check and are no tests of their own.
+peer_tests += tests/peer/optimizers.test
+EXTRA_DIST += tests/peer/job.h tests/peer/optimizers_torch.py
+
+EXTRA_PROGRAMS += tests/peer/opt_driver tests/peer/ref_driver
+check_DATA += tests/peer/opt_driver
+tests_peer_opt_driver_LDADD = sdk/libgyre_core.la
+if HAVE_LUA
+check_DATA += tests/peer/ref_driver
+endif
+tests_peer_ref_driver_CPPFLAGS = $(AM_CPPFLAGS) $(LUA_CFLAGS)
+tests_peer_ref_driver_LDADD = sdk/libgyre_core.la $(LUA_LIBS)
