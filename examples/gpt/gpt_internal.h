@@ -79,8 +79,8 @@ typedef void (*gpt_task_fn)(void *job, size_t task, size_t worker);
 gpt_pool *gpt_pool_create(size_t threads);
 void gpt_pool_destroy(gpt_pool *pool);
 size_t gpt_pool_memory(size_t threads);
-/* Runs fn(job, 0..tasks-1) and returns when all are done. Worker w of W gets
- * the tasks [tasks*w/W, tasks*(w+1)/W); the caller is worker 0. */
+/* Runs fn(job, 0..tasks-1, worker), in any order, and returns when all are
+ * done. Two tasks of one worker never overlap; the caller is worker 0. */
 void gpt_pool_run(gpt_pool *pool, gpt_task_fn fn, void *job, size_t tasks);
 
 /* ---- activations of one layer, N = batch * length rows ---- */

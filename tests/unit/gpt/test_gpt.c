@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_gpt.c - the example gpt: same bits in every process and for every
- * number of threads, gradients against finite differences, memory, sampling
- * and the order of the callbacks.
+ * number of threads, gradients against finite differences, memory, sampling,
+ * the order of the callbacks and the pool of threads.
  *
  * Called as "test_gpt --hash THREADS" it prints a hash of one step instead;
  * the test of equal bits starts itself that way.
  */
 #include "gpt.h"
 
-/* Sees the exponential itself, to measure it. */
+/* Sees the pool and the exponential themselves. */
+#include "gpt_internal.h"
 #include "gpt_math.h"
 
 #include <malloc.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,6 +371,67 @@ static void generation_follows_the_loss(void **state)
     gpt_destroy(g);
 }
 
+/* ---- pool ---- */
+
+enum { MOST_TASKS = 300 };
+
+static void count_task(void *job, size_t task, size_t worker)
+{
+    unsigned char *hits = job;
+
+    (void)worker;
+    hits[task]++; /* not atomic: the thread sanitizer watches */
+}
+
+static void every_task_runs_once(void **state)
+{
+    uint32_t random = 1;
+
+    (void)state;
+    for (size_t threads = 1; threads <= 5; threads++) {
+        gpt_pool *pool = gpt_pool_create(threads);
+
+        assert_non_null(pool);
+        for (int round = 0; round < 500; round++) {
+            unsigned char hits[MOST_TASKS] = {0};
+            size_t tasks;
+
+            random = random * 1664525u + 1013904223u;
+            tasks = (random >> 16) % MOST_TASKS;
+            gpt_pool_run(pool, count_task, hits, tasks);
+            for (size_t t = 0; t < MOST_TASKS; t++)
+                assert_int_equal(hits[t], t < tasks);
+        }
+        gpt_pool_destroy(pool);
+    }
+}
+
+static void hold_the_first(void *job, size_t task, size_t worker)
+{
+    atomic_size_t *done = job;
+
+    (void)worker;
+    while (task == 0 && atomic_load(done) != MOST_TASKS - 1)
+        sched_yield();
+    atomic_fetch_add(done, 1);
+}
+
+/* Never ends when tasks belong to threads before somebody runs them. */
+static void held_thread_holds_one_task(void **state)
+{
+    gpt_pool *pool = gpt_pool_create(2);
+
+    (void)state;
+    assert_non_null(pool);
+    for (int round = 0; round < 20; round++) {
+        atomic_size_t done = 0;
+
+        gpt_pool_run(pool, hold_the_first, &done, MOST_TASKS);
+        assert_int_equal(atomic_load(&done), MOST_TASKS);
+    }
+    gpt_pool_destroy(pool);
+}
+
 /* Against expl over the whole range in steps of 2^-9 and a bit. */
 static void exponential(void **state)
 {
@@ -403,6 +467,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(callback_order),
         cmocka_unit_test(generation_repeats),
         cmocka_unit_test(generation_follows_the_loss),
+        cmocka_unit_test(every_task_runs_once),
+        cmocka_unit_test(held_thread_holds_one_task),
         cmocka_unit_test(exponential)};
 
     if (argc == 3 && strcmp(argv[1], "--hash") == 0) {
