@@ -151,6 +151,20 @@ static void forward_heads(void *job, size_t task, size_t worker)
     gpt_attention(&h, q0, q1, ws->scratch + worker * ws->scratch_n);
 }
 
+/* Announces what the next round of rows reads: rows of layer l end with
+ * c_attn, the round after the last layer with the last parameter. */
+static void await_parameters(gpt_pass *p)
+{
+    gpt *g = p->g;
+    size_t end = p->layer < g->config.layers
+                     ? GPT_FIRST_LAYER + p->layer * GPT_PER_LAYER + GPT_PROJ_W
+                     : g->parameters;
+
+    for (; p->awaited < end; p->awaited++)
+        if (g->on_parameter)
+            g->on_parameter(g, p->awaited, g->parameter_user);
+}
+
 void gpt_forward(gpt_pass *p)
 {
     gpt *g = p->g;
@@ -159,9 +173,11 @@ void gpt_forward(gpt_pass *p)
     p->block = gpt_row_block(p->row1 - p->row0, g->config.width);
     blocks = gpt_pieces(p->row1 - p->row0, p->block);
     for (p->layer = 0; p->layer < g->config.layers; p->layer++) {
+        await_parameters(p);
         gpt_pool_run(g->pool, forward_rows, p, blocks);
         gpt_pool_run(g->pool, forward_heads, p,
                      p->batch * g->config.heads);
     }
+    await_parameters(p);
     gpt_pool_run(g->pool, forward_rows, p, blocks);
 }

@@ -121,8 +121,10 @@ struct gpt {
     gpt_pool *pool;
     gpt_workspace ws;
     gpt_gradient_fn on_gradient;
-    void *user;
-    bool busy; /* inside a call; refuses re-entry from the callback */
+    void *gradient_user;
+    gpt_parameter_fn on_parameter;
+    void *parameter_user;
+    bool busy; /* inside a call; refuses re-entry from a callback */
     char error[GPT_ERROR_SIZE];
 };
 
@@ -174,6 +176,7 @@ typedef struct gpt_pass {
     size_t row0, row1; /* rows to compute; all, or one position onwards */
     size_t block; /* rows in one task; set by gpt_forward */
     size_t layer;
+    size_t awaited; /* parameters announced so far, by every forward pass */
     bool gradient;
     float scale;
 } gpt_pass;

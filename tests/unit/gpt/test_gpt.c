@@ -305,6 +305,86 @@ static void callback_order(void **state)
     gpt_destroy(g);
 }
 
+typedef struct delivery {
+    float *fresh[64]; /* what the optimizer is about to write */
+    size_t n, calls;
+    bool in_order, refused;
+} delivery;
+
+static void take_away(gpt *g, delivery *d)
+{
+    d->n = d->calls = 0;
+    d->in_order = d->refused = true;
+    for (size_t i = 0; i < gpt_parameter_count(g); i++) {
+        const gpt_parameter *p = gpt_parameter_at(g, i);
+
+        d->fresh[i] = malloc(p->n * sizeof(float));
+        assert_non_null(d->fresh[i]);
+        memcpy(d->fresh[i], p->data, p->n * sizeof(float));
+        for (size_t k = 0; k < p->n; k++)
+            p->data[k] = NAN;
+    }
+}
+
+static void deliver(gpt *g, size_t i, void *user)
+{
+    delivery *d = user;
+    int32_t token = 0;
+
+    d->calls++;
+    d->in_order &= i == d->n++;
+    d->refused &= gpt_loss(g, &token, &token, 1, 1) == -1.0;
+    if (!d->fresh[i])
+        return;
+    memcpy(gpt_parameter_at(g, i)->data, d->fresh[i],
+           gpt_parameter_at(g, i)->n * sizeof(float));
+    free(d->fresh[i]);
+    d->fresh[i] = NULL;
+}
+
+static void check_delivery(const gpt *g, const delivery *d)
+{
+    assert_int_equal(d->calls, gpt_parameter_count(g));
+    assert_true(d->in_order);
+    assert_true(d->refused);
+}
+
+/* Weights are NaN until they are announced, and the results the usual. */
+static void parameters_are_awaited(void **state)
+{
+    gpt *g = make(odd), *plain = make(odd);
+    int32_t tokens[20];
+    uint8_t a[60], b[60];
+    delivery d;
+
+    (void)state;
+    fill(tokens, 20, 8);
+    gpt_on_parameter(g, deliver, &d);
+    take_away(g, &d);
+    assert_true(train_step(g, 1.0f) == train_step(plain, 1.0f));
+    check_delivery(g, &d);
+    for (size_t i = 0; i < gpt_parameter_count(g); i++)
+        assert_memory_equal(gpt_parameter_at(g, i)->grad,
+                            gpt_parameter_at(plain, i)->grad,
+                            gpt_parameter_at(g, i)->n * sizeof(float));
+    take_away(g, &d);
+    assert_true(gpt_loss(g, tokens, tokens + 10, 1, 10) ==
+                gpt_loss(plain, tokens, tokens + 10, 1, 10));
+    check_delivery(g, &d);
+    take_away(g, &d); /* 60 bytes: the window slides */
+    gpt_generate(g, NULL, 0, sizeof a, 1.0, 0, 3, a);
+    check_delivery(g, &d);
+    gpt_generate(plain, NULL, 0, sizeof b, 1.0, 0, 3, b);
+    assert_memory_equal(a, b, sizeof a);
+    assert_true(gpt_loss(g, tokens, tokens, 1, 41) == -1.0);
+    check_delivery(g, &d); /* no more calls */
+    gpt_on_parameter(g, NULL, NULL);
+    assert_true(train_step(g, 1.0f) == train_step(plain, 1.0f));
+    check_delivery(g, &d);
+    gpt_destroy(plain);
+    gpt_destroy(g);
+}
+
 /* Longer than the context, so that the window slides. */
 static void generation_repeats(void **state)
 {
@@ -465,6 +545,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(impossible_sizes),
         cmocka_unit_test(bad_input),
         cmocka_unit_test(callback_order),
+        cmocka_unit_test(parameters_are_awaited),
         cmocka_unit_test(generation_repeats),
         cmocka_unit_test(generation_follows_the_loss),
         cmocka_unit_test(every_task_runs_once),
