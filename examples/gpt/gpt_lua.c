@@ -21,12 +21,14 @@
 #endif
 
 #include "gpt_lua.h"
-#include "array.h"
 #include "gpt.h"
 
 #include <lauxlib.h>
 #include <limits.h>
 #include <stdbool.h>
+
+#include <gyre/dtype.h>
+#include <gyre/lua.h>
 
 #define MODEL "gyre.example.gpt"
 
@@ -157,9 +159,9 @@ static int model_parameters(lua_State *L)
             lua_rawseti(L, -2, k + 1);
         }
         lua_setfield(L, -2, "shape");
-        gyre_lua_array_push(L, 1, 0, p->data, p->n, GYRE_LUA_F32);
+        gyre_lua_push_array(L, 1, GYRE_F32, p->data, p->n);
         lua_setfield(L, -2, "data");
-        gyre_lua_array_push(L, 1, 0, p->grad, p->n, GYRE_LUA_F32);
+        gyre_lua_push_array(L, 1, GYRE_F32, p->grad, p->n);
         lua_setfield(L, -2, "grad");
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
@@ -174,7 +176,7 @@ static int32_t element(lua_State *L, const gyre_lua_array *a, size_t i)
     int whole;
 
     if (a)
-        return a->dtype == GYRE_LUA_I32 ? ((const int32_t *)a->data)[i]
+        return a->dtype == GYRE_I32 ? ((const int32_t *)a->data)[i]
                                         : ((const uint8_t *)a->data)[i];
     lua_rawgeti(L, 2, (lua_Integer)i + 1);
     value = lua_tointegerx(L, -1, &whole);
@@ -197,7 +199,9 @@ static int32_t *split_tokens(lua_State *L, size_t batch, size_t length)
 
     if (!a)
         luaL_checktype(L, 2, LUA_TTABLE);
-    else if (a->dtype != GYRE_LUA_I32 && a->dtype != GYRE_LUA_U8)
+    else
+        gyre_lua_check_array(L, 2);
+    if (a && a->dtype != GYRE_I32 && a->dtype != GYRE_U8)
         luaL_argerror(L, 2, "array of i32 or u8 expected");
     have = a ? a->n : lua_rawlen(L, 2);
     if (length >= INT_MAX || batch > INT_MAX / (length + 1) ||

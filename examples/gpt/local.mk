@@ -38,7 +38,6 @@ examples_gpt_libgptmodel_la_LIBADD = $(BLAS_LIBS) -lm
 if HAVE_LUA
 noinst_LTLIBRARIES += examples/gpt/gpt.la
 examples_gpt_gpt_la_SOURCES = \
-	examples/gpt/array.h \
 	examples/gpt/gpt_lua.c \
 	examples/gpt/gpt_lua.h \
 	examples/gpt/gpt_lua_text.c
