@@ -10,10 +10,8 @@
 # slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
 # `make check-install` a trial installation.
 
-slow_tests =
-cli_tests = tests/cli/bench.test tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
-fault_tests =
-peer_tests =
+cli_tests += tests/cli/bench.test tests/cli/gyre.test \
+	tests/cli/plugins.test tests/cli/version.test
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
