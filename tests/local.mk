@@ -10,8 +10,15 @@
 # slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
 # `make check-install` a trial installation.
 
-cli_tests += tests/cli/bench.test tests/cli/gyre.test \
-	tests/cli/plugins.test tests/cli/version.test
+cli_tests += \
+	tests/cli/bench.test \
+	tests/cli/gpt.test \
+	tests/cli/gyre.test \
+	tests/cli/lua.test \
+	tests/cli/plugins.test \
+	tests/cli/run.test \
+	tests/cli/store.test \
+	tests/cli/version.test
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -22,7 +29,9 @@ include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
+include tests/unit/lua/local.mk
 endif
+include tests/fuzz/local.mk
 
 include tests/peer/local.mk
 
