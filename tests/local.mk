@@ -10,8 +10,7 @@
 # slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
 # `make check-install` a trial installation.
 
-slow_tests =
-cli_tests = \
+cli_tests += \
 	tests/cli/bench.test \
 	tests/cli/gpt.test \
 	tests/cli/gyre.test \
@@ -20,8 +19,6 @@ cli_tests = \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
-fault_tests =
-peer_tests =
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk

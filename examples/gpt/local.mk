@@ -50,6 +50,7 @@ endif
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_text
+slow_tests += tests/unit/gpt/test_gpt
 tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
 tests_unit_gpt_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_unit_gpt_test_gpt_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
