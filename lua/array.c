@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* gyre.array(dtype, n | table | string): the memory lies behind the struct in
- * the same userdata, so that the collector counts it. */
+/* gyre.array(dtype, n | table | string) */
 int gl_array(lua_State *L)
 {
     gyre_error error = {0};
@@ -30,19 +29,9 @@ int gl_array(lua_State *L)
     }
     luaL_argcheck(L, n >= 0 && (uint64_t)n <= INT64_MAX / 16, 2,
                   "cannot have that many elements");
-    bytes = (size_t)n * size;
-    gyre_lua_array *a = lua_newuserdatauv(L, sizeof(*a) + bytes, 1);
-    a->size = sizeof(*a);
-    a->data = a + 1;
-    a->n = (uint64_t)n;
-    a->dtype = (int32_t)dtype;
-    a->pins = 0;
-    gyre_lua_array_metatable(L);
-    lua_setmetatable(L, -2);
+    gyre_lua_array *a = gyre_lua_new_array(L, (int)dtype, (uint64_t)n);
     if (lua_type(L, 2) == LUA_TSTRING)
         memcpy(a->data, lua_tostring(L, 2), bytes);
-    else
-        memset(a->data, 0, bytes);
     for (lua_Integer i = 0; lua_istable(L, 2) && i < n; i++) {
         lua_geti(L, 2, i + 1);
         gyre_lua_array_put(L, a, (uint64_t)i, lua_gettop(L));

@@ -108,6 +108,9 @@ int gl_take_context(lua_State *L, gl_context **out)
         gyre_error error = {0};
 
         lua_pop(L, 1);
+        options.plugin_path =
+            gl_text(L, LUA_REGISTRYINDEX, GL_PLUGIN_PATH);
+        options.instruction_set = gl_text(L, LUA_REGISTRYINDEX, GL_ISA);
         if (push_context(L, &options, &error) != GYRE_OK)
             luaL_error(L, "no context: %s", error.text);
         lua_pushvalue(L, -1);

@@ -80,7 +80,8 @@ static const char *push_help(lua_State *L, const gl_option_set *set,
         }
     }
     if (standard != NULL) {
-        luaL_addstring(&b, " [");
+        luaL_addstring(&b, o->help != NULL || o->type == GL_CHOICE ? " ["
+                                                                  : "[");
         luaL_addstring(&b, standard);
         luaL_addstring(&b, "]");
     } else if (o->required) {

@@ -63,6 +63,11 @@ __attribute__((visibility("default"))) int luaopen_gyre(lua_State *L)
     gl_open_round(L);
     gl_open_progress(L);
     gl_open_trace(L);
+    if (lua_getglobal(L, "os") == LUA_TTABLE) {
+        lua_getfield(L, -1, "exit");
+        lua_setfield(L, LUA_REGISTRYINDEX, GL_EXIT);
+    }
+    lua_pop(L, 1);
     luaL_newlib(L, functions);
     gl_set_flag(L, "dry_run", 0);
     gl_set_flag(L, "json_output", 0);

@@ -34,6 +34,11 @@
 #define GL_ROUND "gyre.round"
 #define GL_PROGRESS "gyre.progress"
 
+/* Names in the registry: os.exit, and options of the default context. */
+#define GL_EXIT "gyre.exit"
+#define GL_PLUGIN_PATH "gyre.plugin_path"
+#define GL_ISA "gyre.instruction_set"
+
 int luaopen_gyre(lua_State *L);
 
 /* ---- errors and tables (util.c) --------------------------------------- */
@@ -76,8 +81,8 @@ bool gl_module_flag(lua_State *L, const char *name);
 /* Monotonic clock in nanoseconds. */
 uint64_t gl_now(void);
 
-/* Say `text`, close every handle as the script's end would, and leave the
- * process; does not return. */
+/* Close every handle as the script's end would, and leave the process; does
+ * not return. */
 int gl_exit(lua_State *L, int code);
 
 /* ---- context (context.c) ---------------------------------------------- */

@@ -222,8 +222,13 @@ static void bad_value(lua_State *L, const gl_option_set *set,
     } else if (isfinite(o->min) || isfinite(o->max)) {
         char limits[96];
 
-        snprintf(limits, sizeof(limits), " from %.15g to %.15g", o->min,
-                 o->max);
+        if (isinf(o->max))
+            snprintf(limits, sizeof(limits), " of at least %.15g", o->min);
+        else if (isinf(o->min))
+            snprintf(limits, sizeof(limits), " of at most %.15g", o->max);
+        else
+            snprintf(limits, sizeof(limits), " from %.15g to %.15g", o->min,
+                     o->max);
         lua_pushstring(L, limits);
         lua_concat(L, 2);
     }

@@ -18,10 +18,13 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FAULT = 99, EXIT_STOPPED = 130 };
 static lua_State *running;
 static volatile sig_atomic_t stopped;
 
+/* Raise at once, and again after each million instructions: time for __close
+ * functions to do their work, not for a script that caught the error to go on
+ * as if nothing had been. */
 static void stop_hook(lua_State *L, lua_Debug *where)
 {
     (void)where;
-    lua_sethook(L, NULL, 0, 0);
+    lua_sethook(L, stop_hook, LUA_MASKCOUNT, 1000000);
     luaL_error(L, "interrupted");
 }
 
@@ -103,6 +106,10 @@ static int run_protected(lua_State *L)
     gl_set_flag(L, "dry_run", run->dry_run);
     gl_set_flag(L, "json_output", run->json);
     gl_set_flag(L, "quiet", run->quiet);
+    lua_pushstring(L, run->plugin_path);
+    lua_setfield(L, LUA_REGISTRYINDEX, GL_PLUGIN_PATH);
+    lua_pushstring(L, run->instruction_set);
+    lua_setfield(L, LUA_REGISTRYINDEX, GL_ISA);
     add_folders(L, run, argv[0]);
     set_arguments(L, run, argc, argv);
     lua_settop(L, 3);

@@ -13,7 +13,9 @@
 #include <string.h>
 
 /* User values of a store. */
-enum { STORE_CONTEXT = 1, STORE_BOUND = 2, STORE_VALUES = 2 };
+enum { STORE_CONTEXT = 1, STORE_BOUND, STORE_GUARD, STORE_VALUES = 3 };
+
+#define GUARD "gyre.guard"
 
 gl_store *gl_check_store(lua_State *L, int arg)
 {
@@ -81,6 +83,30 @@ static void replace_bound(lua_State *L, int store, size_t tensor, int arg)
     lua_pop(L, 1);
 }
 
+/*
+ * The end of a Lua state runs finalizers from the newest object to the oldest,
+ * references or not: a model made after its store would free its memory while
+ * the store's workers still fill it.  So each binding makes a guard, newer than
+ * the array's owner, whose finalizer closes the store.
+ */
+static void renew_guard(lua_State *L, gl_store *s)
+{
+    gl_store **guard;
+
+    lua_getiuservalue(L, 1, STORE_GUARD);
+    guard = luaL_testudata(L, -1, GUARD);
+    gl_store **fresh = lua_newuserdatauv(L, sizeof(gl_store *), 1);
+    *fresh = NULL;
+    luaL_setmetatable(L, GUARD);
+    lua_pushvalue(L, 1);
+    lua_setiuservalue(L, -2, 1);
+    lua_setiuservalue(L, 1, STORE_GUARD);
+    if (guard != NULL)
+        *guard = NULL;
+    *fresh = s;
+    lua_pop(L, 1);
+}
+
 static int store_bind(lua_State *L)
 {
     gl_store *s = gl_check_store(L, 1);
@@ -100,6 +126,8 @@ static int store_bind(lua_State *L)
         return luaL_error(L, "tensor '%s' has %I elements, the array %I",
                           t.name, (LUAI_UACINT)n, (LUAI_UACINT)a->n);
     reserve_bound(L, 1, tensor);
+    if (a != NULL)
+        renew_guard(L, s);
     status = gyre_store_bind(s->store, tensor,
                              a != NULL ? (gyre_dtype)a->dtype : GYRE_F32,
                              a != NULL ? a->data : NULL, &error);
@@ -162,6 +190,18 @@ static int store_close(lua_State *L)
     lua_pushnil(L);
     lua_setiuservalue(L, 1, STORE_BOUND);
     return 0;
+}
+
+static int guard_gc(lua_State *L)
+{
+    gl_store **guard = luaL_checkudata(L, 1, GUARD);
+
+    if (*guard == NULL)
+        return 0;
+    *guard = NULL;
+    lua_getiuservalue(L, 1, 1);
+    lua_replace(L, 1);
+    return store_close(L);
 }
 
 static int store_tostring(lua_State *L)
@@ -319,10 +359,13 @@ void gl_open_store(lua_State *L)
                                        {"export", gl_export},
                                        {NULL, NULL}};
 
+    luaL_newmetatable(L, GUARD);
+    lua_pushcfunction(L, guard_gc);
+    lua_setfield(L, -2, "__gc");
     luaL_newmetatable(L, GL_STORE);
     luaL_setfuncs(L, meta, 0);
     luaL_newlib(L, methods);
     luaL_setfuncs(L, gl_ask_methods, 0);
     lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
+    lua_pop(L, 2);
 }

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -213,12 +212,19 @@ uint64_t gl_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* As os.exit(code, true) of the standard library does it: works in `gyre run`
- * and in the stock interpreter, and no pcall of the script can swallow it. */
+/*
+ * os.exit(code, true) of the standard library closes every handle, and no pcall
+ * of the script can swallow it.  It must be that function itself: lua_close
+ * unloads the shared module, this code with it, so nothing here may run after.
+ */
 int gl_exit(lua_State *L, int code)
 {
     fflush(NULL);
-    lua_close(L);
-    exit(code);
+    luaL_checkstack(L, LUA_MINSTACK, "exit");
+    if (lua_getfield(L, LUA_REGISTRYINDEX, GL_EXIT) != LUA_TFUNCTION)
+        return luaL_error(L, "exit %d without os.exit", code);
+    lua_pushinteger(L, code);
+    lua_pushboolean(L, 1);
+    lua_call(L, 2, 0);
     return 0;
 }

@@ -12,4 +12,16 @@
  * instruction set and number of threads, elements and bytes per second. */
 int bench_update(int argc, char **argv);
 
+/*
+ * Whole steps of a store in a folder beside fio on the same file.
+ *
+ *     DIR                where the store is made, and removed afterwards
+ *     --optimizer NAME   (default: adamw)
+ *     --elements N       (default: 67108864)
+ *     --chunk-elements N, --buffers N, --clip C, --io ENGINE
+ *     --pairs N          step and fio (default: 11)
+ *     --json, --quiet, --help
+ */
+int bench_store(int argc, char **argv);
+
 #endif

@@ -4,6 +4,9 @@
 
 #include "bench_store.h"
 
+#include "bench.h"
+#include "cli.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,9 +266,9 @@ static void clean_up(bench *b)
     rmdir(b->folder);
 }
 
-gyre_status bench_store(gyre_context *context,
-                        const bench_store_options *options, json_t **out,
-                        gyre_error *error)
+gyre_status bench_store_run(gyre_context *context,
+                            const bench_store_options *options, json_t **out,
+                            gyre_error *error)
 {
     bench b = {.context = context, .o = *options};
     gyre_status status;
@@ -285,4 +288,81 @@ gyre_status bench_store(gyre_context *context,
         status = run_pairs(&b, out, error);
     clean_up(&b);
     return status;
+}
+
+/* ---- the command ------------------------------------------------------ */
+
+static double number(const json_t *result, const char *key)
+{
+    return json_number_value(json_object_get(result, key));
+}
+
+static void print_text(const json_t *result)
+{
+    const json_t *ratio = json_object_get(result, "ratio");
+    char bytes[16], rate[16];
+
+    printf("%s, %.0f elements in %.0f chunks, depth %.0f\n",
+           json_string_value(json_object_get(result, "optimizer")),
+           number(result, "elements"), number(result, "chunks"),
+           number(result, "depth"));
+    printf("whole step  %.3f s, %s moved, %s/s (median of %.0f)\n",
+           number(result, "seconds"), cli_bytes(number(result, "bytes"), bytes),
+           cli_bytes(number(result, "bytes_per_second"), rate),
+           number(result, "pairs"));
+    if (json_is_real(ratio))
+        printf("beside fio  %.3f of its rate\n", json_real_value(ratio));
+    else
+        printf("beside fio  %s\n",
+               json_string_value(json_object_get(result, "fio")));
+}
+
+int bench_store(int argc, char **argv)
+{
+    uint64_t elements = 0, pairs = 0, buffers = 0, chunk = 0;
+    bench_store_options o = {0};
+    const cli_option list[] = {
+        {"optimizer", "NAME", "(default: adamw)", CLI_TEXT, &o.optimizer},
+        {"elements", "N", "(default: 67108864)", CLI_COUNT, &elements},
+        {"chunk-elements", "N", "(default: 262144)", CLI_COUNT, &chunk},
+        {"buffers", "N", "chunks in flight, also fio's depth (default: 4)",
+         CLI_COUNT, &buffers},
+        {"pairs", "N", "step and fio (default: 11)", CLI_COUNT, &pairs},
+        {"clip", "C", "clip the norm, so that no chunk updates early",
+         CLI_NUMBER, &o.clip},
+        {"io", "ENGINE", "auto, uring or posix", CLI_TEXT, &o.io},
+        {NULL, NULL, NULL, CLI_FLAG, NULL}};
+    const cli_usage usage = {
+        "DIR", "Whole steps of a store in DIR beside fio on the same file.",
+        list, 1, 1};
+    gyre_context *context;
+    gyre_error error;
+    gyre_status status;
+    json_t *result = NULL;
+    cli_state cli;
+    int code = cli_parse(&cli, &usage, argc, argv);
+
+    if (code >= 0)
+        return code;
+    if (pairs > MAX_PAIRS || buffers > 1024)
+        return cli_fail(&cli, CLI_USAGE, "--pairs: up to %d; --buffers: up to "
+                        "1024", MAX_PAIRS);
+    o.path = cli.argv[0];
+    o.elements = elements;
+    o.chunk_elements = chunk;
+    o.pairs = (uint32_t)pairs;
+    o.buffers = (uint32_t)buffers;
+    code = cli_context(&cli, NULL, &context);
+    if (code >= 0)
+        return code;
+    status = bench_store_run(context, &o, &result, &error);
+    if (status != GYRE_OK)
+        code = cli_fail_status(&cli, status, &error);
+    else if (cli.json)
+        code = cli_print_json(json_incref(result));
+    else
+        print_text(result);
+    json_decref(result);
+    gyre_context_destroy(context);
+    return code >= 0 ? code : CLI_GOOD;
 }

@@ -30,8 +30,8 @@ typedef struct bench_store_options {
  * `ratio` is gyre's bytes per second over fio's, null (and `fio` says why)
  * when there is no fio.  The caller frees it by json_decref.
  */
-gyre_status bench_store(gyre_context *context,
-                        const bench_store_options *options, json_t **out,
-                        gyre_error *error);
+gyre_status bench_store_run(gyre_context *context,
+                            const bench_store_options *options, json_t **out,
+                            gyre_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gyre bench: find the benchmark and run it. */
+/* gyre bench: the benchmarks by name. */
 #include "config.h"
 
 #include "bench.h"
@@ -7,6 +7,7 @@
 #include "commands.h"
 
 static const cli_command benches[] = {
+    {"store", "whole steps of a store beside fio", bench_store},
     {"update", "optimizer updates beside a stream", bench_update},
 };
 

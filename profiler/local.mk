@@ -2,6 +2,8 @@
 # `gyre profile` and `gyre bench`.
 sdk_cli_gyre_SOURCES += \
 	profiler/bench.h \
+	profiler/bench_store.c \
+	profiler/bench_store.h \
 	profiler/bench_update.c \
 	profiler/cmd_bench.c \
 	profiler/stream.c \

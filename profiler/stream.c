@@ -30,6 +30,28 @@ INLINE void fused(size_t n, const float *g, float *const *x, int arrays)
     }
 }
 
+/* The same with each line fetched AHEAD elements before its turn. */
+enum { BLOCK = 64, LINE = 16, AHEAD = 256 };
+INLINE void ahead(size_t n, const float *g, float *const *x, int arrays)
+{
+    float *block[STREAM_MAX];
+    size_t at = 0;
+
+    for (; at + BLOCK <= n; at += BLOCK) {
+        for (size_t i = at + AHEAD; i < at + AHEAD + BLOCK; i += LINE) {
+            __builtin_prefetch(g + i);
+            for (int k = 0; k < arrays; k++)
+                __builtin_prefetch(x[k] + i);
+        }
+        for (int k = 0; k < arrays; k++)
+            block[k] = x[k] + at;
+        fused(BLOCK, g + at, block, arrays);
+    }
+    for (int k = 0; k < arrays; k++)
+        block[k] = x[k] + at;
+    fused(n - at, g + at, block, arrays);
+}
+
 INLINE void split(size_t n, const float *g, float *const *x, int arrays)
 {
     for (int k = 0; k < arrays; k++) {
@@ -65,8 +87,9 @@ INLINE void split(size_t n, const float *g, float *const *x, int arrays)
 #define ISA(isa, target)                                                       \
     SHAPE(isa, target, fused)                                                  \
     SHAPE(isa, target, split)                                                  \
+    SHAPE(isa, target, ahead)                                                  \
     static const stream_function isa[STREAM_SHAPES][STREAM_MAX] = {            \
-        TABLE(isa, fused), TABLE(isa, split)};
+        TABLE(isa, fused), TABLE(isa, split), TABLE(isa, ahead)};
 
 ISA(plain, )
 #if defined(__x86_64__)

@@ -5,16 +5,18 @@
  *
  *     fused:  for i: x0[i] += g[i]; x1[i] += g[i]; ...   one pass
  *     split:  for i: x0[i] += g[i];  for i: x1[i] += g[i]; ...
+ *     ahead:  fused, and every line is fetched before its turn
  *
- * Which of the two is faster depends on the machine; the bench takes the
- * faster.  Tiles of at most 4096 elements, like the updates.
+ * Which of them is faster depends on the machine; the bench takes the
+ * fastest.  Tiles of at most 4096 elements, like the updates.
  */
 #ifndef GYRE_PROFILER_STREAM_H
 #define GYRE_PROFILER_STREAM_H
 
 #include <stddef.h>
 
-enum { STREAM_MAX = 8, STREAM_FUSED = 0, STREAM_SPLIT = 1, STREAM_SHAPES = 2 };
+enum { STREAM_MAX = 8 };
+enum { STREAM_FUSED, STREAM_SPLIT, STREAM_AHEAD, STREAM_SHAPES };
 
 typedef void (*stream_function)(size_t n, const float *g, float *const *x);
 

@@ -10,10 +10,15 @@
 # slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
 # `make check-install` a trial installation.
 
-slow_tests =
-cli_tests = tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
-fault_tests =
-peer_tests =
+cli_tests += \
+	tests/cli/bench.test \
+	tests/cli/gpt.test \
+	tests/cli/gyre.test \
+	tests/cli/lua.test \
+	tests/cli/plugins.test \
+	tests/cli/run.test \
+	tests/cli/store.test \
+	tests/cli/version.test
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -22,8 +27,11 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/fault/local.mk
 include tests/unit/cli/local.mk
+include tests/unit/lua/local.mk
 endif
+include tests/fuzz/local.mk
 
 include tests/peer/local.mk
 

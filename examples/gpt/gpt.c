@@ -27,30 +27,43 @@ static const char *const layer_names[GPT_PER_LAYER] = {
     "ln_2.weight",        "ln_2.bias",       "mlp.c_fc.weight",
     "mlp.c_fc.bias",      "mlp.c_proj.weight", "mlp.c_proj.bias"};
 
-static void describe(gpt *g, size_t i)
+int gpt_parameter_plan(const gpt_config *config, size_t i,
+                       char name[GPT_NAME_BYTES], gpt_parameter *out)
 {
     static const char *const tail_names[] = {"ln_f.weight", "ln_f.bias",
                                              "lm_head.weight"};
-    gpt_parameter *p = &g->parameter[i];
-    char *name = g->names[i];
-    size_t tail = g->parameters - 3;
+    size_t total = gpt_parameter_total(config), tail = total - 3;
+    gpt_parameter p = {.name = name};
 
+    if (i >= total)
+        return -1;
     if (i == GPT_WTE || i == GPT_WPE)
-        snprintf(name, GPT_NAME_SIZE, "%s",
+        snprintf(name, GPT_NAME_BYTES, "%s",
                  i == GPT_WTE ? "wte.weight" : "wpe.weight");
     else if (i >= tail)
-        snprintf(name, GPT_NAME_SIZE, "%s", tail_names[i - tail]);
+        snprintf(name, GPT_NAME_BYTES, "%s", tail_names[i - tail]);
     else
-        snprintf(name, GPT_NAME_SIZE, "h.%zu.%s",
+        snprintf(name, GPT_NAME_BYTES, "h.%zu.%s",
                  (i - GPT_FIRST_LAYER) / GPT_PER_LAYER,
                  layer_names[(i - GPT_FIRST_LAYER) % GPT_PER_LAYER]);
-    gpt_parameter_shape(&g->config, i, p->shape);
-    p->name = name;
-    p->rank = p->shape[1] ? 2 : 1;
-    p->decay = p->rank == 2;
-    if (p->rank == 1)
-        p->shape[1] = 1;
-    p->n = p->shape[0] * p->shape[1];
+    gpt_parameter_shape(config, i, p.shape);
+    p.rank = p.shape[1] ? 2 : 1;
+    p.decay = p.rank == 2;
+    if (p.rank == 1)
+        p.shape[1] = 1;
+    p.n = p.shape[0] * p.shape[1];
+    *out = p;
+    return 0;
+}
+
+static void describe(gpt *g, size_t i)
+{
+    gpt_parameter planned, *p = &g->parameter[i];
+
+    gpt_parameter_plan(&g->config, i, g->names[i], &planned);
+    planned.data = p->data;
+    planned.grad = p->grad;
+    *p = planned;
 }
 
 static void initialise(gpt *g)
@@ -175,6 +188,12 @@ void gpt_on_gradient(gpt *g, gpt_gradient_fn fn, void *user)
 {
     g->on_gradient = fn;
     g->user = user;
+}
+
+void gpt_on_parameter(gpt *g, gpt_gradient_fn fn, void *user)
+{
+    g->on_parameter = fn;
+    g->parameter_user = user;
 }
 
 /* ---- one step ---- */

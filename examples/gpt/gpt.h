@@ -84,6 +84,14 @@ const gpt_parameter *gpt_parameter_at(const gpt *g, size_t i);
 size_t gpt_memory(const gpt_config *config, size_t batch);
 
 /*
+ * Name, shape and the rest of parameter i of a model that is not made yet;
+ * data and grad are NULL, name points into `name`. 0, or -1 past the end.
+ */
+enum { GPT_NAME_BYTES = 40 };
+int gpt_parameter_plan(const gpt_config *config, size_t i,
+                       char name[GPT_NAME_BYTES], gpt_parameter *out);
+
+/*
  * Allocates the workspace for `batch` sequences ahead of the first step.
  * Without it the workspace grows when a larger batch arrives. 0, or -1.
  */
@@ -100,6 +108,14 @@ void gpt_release(gpt *g);
  */
 typedef void (*gpt_gradient_fn)(gpt *g, size_t parameter, void *user);
 void gpt_on_gradient(gpt *g, gpt_gradient_fn fn, void *user);
+
+/*
+ * Called on the thread that called gpt_forward_backward, once for each
+ * parameter in the order of their use in the forward pass, before it is first
+ * read: whoever still writes its data is waited for there. gpt_loss and
+ * gpt_generate do not call it. The callback must not call back into g.
+ */
+void gpt_on_parameter(gpt *g, gpt_gradient_fn fn, void *user);
 
 /*
  * tokens and targets are [batch][length], length <= context, values 0..255.

@@ -17,7 +17,7 @@
 
 #include "gpt.h"
 
-enum { GPT_NAME_SIZE = 40, GPT_ERROR_SIZE = 192, GPT_ALIGN = 64 };
+enum { GPT_ERROR_SIZE = 192, GPT_ALIGN = 64 };
 
 /*
  * Shapes of the tiles, functions of the model and the batch only, never of
@@ -115,11 +115,13 @@ struct gpt {
     gpt_config config;
     gpt_parameter *parameter;
     size_t parameters;
-    char (*names)[GPT_NAME_SIZE];
+    char (*names)[GPT_NAME_BYTES];
     float *arena;
     gpt_pool *pool;
     gpt_workspace ws;
     gpt_gradient_fn on_gradient;
+    gpt_gradient_fn on_parameter;
+    void *parameter_user;
     void *user;
     bool busy; /* inside a call; refuses re-entry from the callback */
     char error[GPT_ERROR_SIZE];

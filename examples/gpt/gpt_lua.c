@@ -16,10 +16,13 @@
 #endif
 
 #include "gpt_lua.h"
-#include "array.h"
 #include "gpt.h"
 
+#include <gyre/dtype.h>
 #include <lauxlib.h>
+#include <lua.h>
+
+#include <gyre/lua.h>
 #include <limits.h>
 
 #define MODEL "gyre.example.gpt"
@@ -69,11 +72,9 @@ static model *check_model(lua_State *L)
     return m;
 }
 
-static int model_new(lua_State *L)
+static gpt_config check_config(lua_State *L)
 {
     gpt_config config = {0};
-    char reason[200] = "";
-    model *m;
 
     luaL_checktype(L, 1, LUA_TTABLE);
     config.layers = (size_t)gpt_lua_field(L, 1, "layers", 1, 4);
@@ -82,6 +83,15 @@ static int model_new(lua_State *L)
     config.context = (size_t)gpt_lua_field(L, 1, "context", 1, 128);
     config.threads = (size_t)gpt_lua_field(L, 1, "threads", 0, 0);
     config.seed = (uint64_t)gpt_lua_field(L, 1, "seed", LUA_MININTEGER, 1);
+    return config;
+}
+
+static int model_new(lua_State *L)
+{
+    gpt_config config = check_config(L);
+    char reason[200] = "";
+    model *m;
+
     m = lua_newuserdatauv(L, sizeof *m, 0);
     *m = (model){0};
     luaL_setmetatable(L, MODEL);
@@ -89,6 +99,45 @@ static int model_new(lua_State *L)
     if (!m->g)
         return luaL_error(L, "%s", reason);
     return 1;
+}
+
+/* The fields of a parameter that it has before there is memory for it. */
+static void push_parameter(lua_State *L, const gpt_parameter *p)
+{
+    lua_createtable(L, 0, 6);
+    lua_pushstring(L, p->name);
+    lua_setfield(L, -2, "name");
+    lua_pushinteger(L, (lua_Integer)p->n);
+    lua_setfield(L, -2, "n");
+    lua_pushboolean(L, p->decay);
+    lua_setfield(L, -2, "decay");
+    lua_createtable(L, p->rank, 0);
+    for (int k = 0; k < p->rank; k++) {
+        lua_pushinteger(L, (lua_Integer)p->shape[k]);
+        lua_rawseti(L, -2, k + 1);
+    }
+    lua_setfield(L, -2, "shape");
+}
+
+/* gpt.plan({layers = ...}, batch) -> parameters without data, bytes of a
+ * model used with batches of that size */
+static int model_plan(lua_State *L)
+{
+    gpt_config config = check_config(L);
+    size_t bytes = gpt_memory(&config, gpt_lua_size(L, 2));
+    char name[GPT_NAME_BYTES];
+    gpt_parameter p;
+
+    if (bytes == 0)
+        return luaL_error(L, "gpt: no such model: heads must divide width, "
+                             "and the sizes must fit");
+    lua_newtable(L);
+    for (size_t i = 0; gpt_parameter_plan(&config, i, name, &p) == 0; i++) {
+        push_parameter(L, &p);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_pushinteger(L, (lua_Integer)bytes);
+    return 2;
 }
 
 static int model_close(lua_State *L)
@@ -138,22 +187,10 @@ static int model_parameters(lua_State *L)
     for (size_t i = 0; i < count; i++) {
         const gpt_parameter *p = gpt_parameter_at(m->g, i);
 
-        lua_createtable(L, 0, 6);
-        lua_pushstring(L, p->name);
-        lua_setfield(L, -2, "name");
-        lua_pushinteger(L, (lua_Integer)p->n);
-        lua_setfield(L, -2, "n");
-        lua_pushboolean(L, p->decay);
-        lua_setfield(L, -2, "decay");
-        lua_createtable(L, p->rank, 0);
-        for (int k = 0; k < p->rank; k++) {
-            lua_pushinteger(L, (lua_Integer)p->shape[k]);
-            lua_rawseti(L, -2, k + 1);
-        }
-        lua_setfield(L, -2, "shape");
-        gyre_lua_array_push(L, 1, 0, p->data, p->n, GYRE_LUA_F32);
+        push_parameter(L, p);
+        gyre_lua_push_array(L, 1, GYRE_F32, p->data, p->n);
         lua_setfield(L, -2, "data");
-        gyre_lua_array_push(L, 1, 0, p->grad, p->n, GYRE_LUA_F32);
+        gyre_lua_push_array(L, 1, GYRE_F32, p->grad, p->n);
         lua_setfield(L, -2, "grad");
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
@@ -168,7 +205,7 @@ static int32_t element(lua_State *L, const gyre_lua_array *a, size_t i)
     int whole;
 
     if (a)
-        return a->dtype == GYRE_LUA_I32 ? ((const int32_t *)a->data)[i]
+        return a->dtype == GYRE_I32 ? ((const int32_t *)a->data)[i]
                                         : ((const uint8_t *)a->data)[i];
     lua_rawgeti(L, 2, (lua_Integer)i + 1);
     value = lua_tointegerx(L, -1, &whole);
@@ -191,7 +228,7 @@ static int32_t *split_tokens(lua_State *L, size_t batch, size_t length)
 
     if (!a)
         luaL_checktype(L, 2, LUA_TTABLE);
-    else if (a->dtype != GYRE_LUA_I32 && a->dtype != GYRE_LUA_U8)
+    else if (a->dtype != GYRE_I32 && a->dtype != GYRE_U8)
         luaL_argerror(L, 2, "array of i32 or u8 expected");
     have = a ? a->n : lua_rawlen(L, 2);
     if (length >= INT_MAX || batch > INT_MAX / (length + 1) ||
@@ -215,44 +252,51 @@ static int32_t *split_tokens(lua_State *L, size_t batch, size_t length)
 typedef struct callback {
     lua_State *L;
     int function; /* stack index */
-    int failed;   /* the error is on top of the stack */
+    int *failed;  /* of all callbacks: the error is on top of the stack */
 } callback;
 
-/* An error must not jump out of the C backward pass: it waits on the stack,
- * and later parameters are not announced. */
-static void on_gradient(gpt *g, size_t parameter, void *user)
+/* An error must not jump out of the C passes: it waits on the stack, and later
+ * parameters are not announced. */
+static void announce(gpt *g, size_t parameter, void *user)
 {
     callback *c = user;
 
     (void)g;
-    if (c->failed)
+    if (*c->failed)
         return;
     lua_pushvalue(c->L, c->function);
     lua_pushinteger(c->L, (lua_Integer)parameter + 1);
-    c->failed = lua_pcall(c->L, 1, 0, 0) != LUA_OK;
+    *c->failed = lua_pcall(c->L, 1, 0, 0) != LUA_OK;
 }
 
+/* forward_backward(tokens, batch, length [, scale [, on_gradient
+ *                  [, on_parameter]]]) -> loss */
 static int model_forward_backward(lua_State *L)
 {
     model *m = check_model(L);
     size_t batch = gpt_lua_size(L, 3), length = gpt_lua_size(L, 4);
     float scale = (float)luaL_optnumber(L, 5, 1.0);
-    callback c = {.L = L, .function = 6};
+    int failed = 0;
+    callback c = {.L = L, .function = 6, .failed = &failed};
+    callback use = {.L = L, .function = 7, .failed = &failed};
     int32_t *tokens;
     double loss;
 
-    if (!lua_isnoneornil(L, 6))
-        luaL_checktype(L, 6, LUA_TFUNCTION);
-    lua_settop(L, 6);
+    for (int arg = 6; arg <= 7; arg++)
+        if (!lua_isnoneornil(L, arg))
+            luaL_checktype(L, arg, LUA_TFUNCTION);
+    lua_settop(L, 7);
     luaL_checkstack(L, 8, "gpt");
     tokens = split_tokens(L, batch, length);
-    gpt_on_gradient(m->g, lua_isnil(L, 6) ? NULL : on_gradient, &c);
+    gpt_on_gradient(m->g, lua_isnil(L, 6) ? NULL : announce, &c);
+    gpt_on_parameter(m->g, lua_isnil(L, 7) ? NULL : announce, &use);
     m->busy = 1;
     loss = gpt_forward_backward(m->g, tokens, tokens + batch * length, batch,
                                 length, scale);
     m->busy = 0;
     gpt_on_gradient(m->g, NULL, NULL);
-    if (c.failed)
+    gpt_on_parameter(m->g, NULL, NULL);
+    if (failed)
         return lua_error(L);
     if (loss < 0.0)
         return luaL_error(L, "%s", gpt_error(m->g));
@@ -329,7 +373,9 @@ int luaopen_gpt(lua_State *L)
                                     {"__gc", model_gc},
                                     {"__tostring", model_tostring},
                                     {NULL, NULL}};
-    static const luaL_Reg functions[] = {{"new", model_new}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"new", model_new},
+                                         {"plan", model_plan},
+                                         {NULL, NULL}};
 
     luaL_checkversion(L);
     gyre_lua_array_metatable(L);

@@ -10,11 +10,14 @@
 #include <config.h>
 #endif
 
-#include "array.h"
 #include "gpt_lua.h"
 #include "gpt_text.h"
 
+#include <gyre/dtype.h>
 #include <lauxlib.h>
+#include <lua.h>
+
+#include <gyre/lua.h>
 #include <limits.h>
 
 #define TEXT "gyre.example.gpt.text"
@@ -95,8 +98,7 @@ static int text_batch(lua_State *L)
     luaL_argcheck(L, length < text->n, 4, "longer than the text");
     luaL_argcheck(L, batch <= INT_MAX / (length + 1), 3, "too large");
     n = batch * (length + 1);
-    a = gyre_lua_array_push(L, 0, n * sizeof(int32_t), NULL, n,
-                            GYRE_LUA_I32);
+    a = gyre_lua_new_array(L, GYRE_I32, n);
     if (gpt_text_batch(text, (gpt_text_part)part, batch, length, seed, k,
                        a->data, reason, sizeof reason) != 0)
         return luaL_error(L, "gpt: %s", reason);

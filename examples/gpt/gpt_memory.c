@@ -184,7 +184,7 @@ size_t gpt_memory(const gpt_config *config, size_t batch)
     work = gpt_workspace_layout(&checked, batch, &ws);
     fixed = sizeof(gpt) + gpt_pool_memory(checked.threads) +
             gpt_parameter_total(&checked) *
-                (sizeof(gpt_parameter) + GPT_NAME_SIZE);
+                (sizeof(gpt_parameter) + GPT_NAME_BYTES);
     if (arena == 0 || work == 0 || arena > SIZE_MAX - work ||
         arena + work > SIZE_MAX - fixed)
         return 0;

@@ -38,7 +38,6 @@ examples_gpt_libgptmodel_la_LIBADD = $(BLAS_LIBS) -lm
 if HAVE_LUA
 noinst_LTLIBRARIES += examples/gpt/gpt.la
 examples_gpt_gpt_la_SOURCES = \
-	examples/gpt/array.h \
 	examples/gpt/gpt_lua.c \
 	examples/gpt/gpt_lua.h \
 	examples/gpt/gpt_lua_text.c
@@ -51,6 +50,7 @@ endif
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_text
+slow_tests += tests/unit/gpt/test_gpt
 tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
 tests_unit_gpt_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_unit_gpt_test_gpt_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)

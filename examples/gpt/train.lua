@@ -1,0 +1,387 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Train a small byte GPT with its parameters and optimizer state in a store.
+--
+--     gyre run train.lua --text book.txt --store run1 --steps 1000
+--
+-- Run it again after any interruption and it goes on where the last commit
+-- stands: data, schedule and validation are functions of the options and the
+-- step number alone, so the result has the same bits as an uninterrupted run.
+--
+--     step k:   forward    waits for each parameter as the layer needs it,
+--                          while the store still updates the ones behind
+--               backward   hands each gradient to the store when it is final
+--               update     the store takes the norm, clips, and starts; we go
+--                          on with step k + 1
+
+local gyre = require "gyre"
+local gpt = require "gpt"
+
+-- ---- options -------------------------------------------------------------
+
+local opt = gyre.options {
+    usage = "Train a byte GPT whose optimizer lives in a store; run again to " ..
+        "go on.",
+    { "store", type = "path", required = true, help = "folder of the store" },
+    { "text", type = "path", required = true, help = "file to learn" },
+    { "steps", type = "integer", default = 200, min = 1, help = "in all" },
+    { "stop-at", type = "integer", min = 1, help = "end after this step" },
+    { "seed", type = "integer", default = 1, help = "of weights and data" },
+    { "layers", type = "integer", default = 4, min = 1 },
+    { "heads", type = "integer", default = 4, min = 1 },
+    { "width", type = "integer", default = 128, min = 1 },
+    { "context", type = "integer", default = 128, min = 1 },
+    { "batch", type = "integer", default = 16, min = 1 },
+    { "micro-batches", type = "integer", default = 1, min = 1,
+      help = "batches per step" },
+    { "optimizer", default = "adamw", help = "plugin; see gyre plugins" },
+    { "lr", type = "number", default = 1e-3, min = 0 },
+    { "min-lr", type = "number", default = 1e-4, min = 0,
+      help = "at the end of the cosine" },
+    { "warmup", type = "integer", default = 20, min = 0 },
+    { "weight-decay", type = "number", default = 0.1, min = 0 },
+    { "beta2", type = "number", default = 0.99, min = 0, max = 1 },
+    { "clip", type = "number", default = 1.0, min = 0, help = "0: none" },
+    { "early", type = "switch", help = "update during backward; --clip 0" },
+    { "devices", type = "integer", min = 1, max = 64, help = "of a new store" },
+    { "chunk-elements", type = "integer", min = 0, help = "of a new store" },
+    { "io", default = "auto", help = "engine" },
+    { "commit-every", type = "integer", default = 1, min = 1 },
+    { "validate-every", type = "integer", default = 100, min = 0 },
+    { "threads", type = "integer", default = 0, min = 0, help = "0: all" },
+    { "sample", type = "integer", default = 0, min = 0, help = "bytes" },
+    { "ngram", type = "switch", help = "compare with an n-gram model" },
+    { "history", type = "switch", help = "loss and norm of each step (--json)" },
+}
+
+local VALIDATION_BATCHES = 8
+
+-- Print why, and end; what is open is closed.
+local function fail(text)
+    io.stderr:write("train.lua: ", text, "\n")
+    gyre.exit(1)
+end
+
+-- The value, or the end with what the store said.
+local function check(value, message)
+    if value == nil then
+        fail(message)
+    end
+    return value
+end
+
+-- What the module gpt raises, as a message without a traceback.
+local function try(f, ...)
+    local good, value, more = pcall(f, ...)
+    if not good then
+        fail((tostring(value):gsub("^[^\n]-:%d+: ", "")))
+    end
+    return value, more
+end
+
+if opt.early and opt.clip ~= 0 then
+    io.stderr:write("train.lua: --early needs --clip 0: the norm is known ",
+                    "after the last gradient only\n")
+    gyre.exit(2)
+end
+
+-- ---- the store's specification -------------------------------------------
+
+local plugin = check(gyre.plugin(opt.optimizer))
+local known = {}
+for _, parameter in ipairs(plugin.parameters) do
+    known[parameter.name] = true
+end
+
+-- Settings that this optimizer has, of those that the options give.
+local function settings(values)
+    local taken = {}
+    for name, value in pairs(values) do
+        if known[name] then
+            taken[name] = value
+        end
+    end
+    return taken
+end
+
+local optimizer = settings { beta2 = opt.beta2, lr = opt.lr,
+                             weight_decay = opt.weight_decay }
+optimizer[1] = opt.optimizer
+
+-- Group 1 decays, group 2 (biases, norms) does not.
+local function specification(parameters)
+    local tensors = {}
+    for i, p in ipairs(parameters) do
+        tensors[i] = { p.name, shape = p.shape, data = p.data,
+                       group = p.decay and 1 or 2 }
+    end
+    return { tensors = tensors, optimizer = optimizer, devices = opt.devices,
+             chunk_elements = opt.chunk_elements, io = opt.io,
+             commit_every = opt.commit_every }
+end
+
+local shape = { layers = opt.layers, heads = opt.heads, width = opt.width,
+                context = opt.context, seed = opt.seed,
+                threads = opt.threads }
+
+local planned, model_bytes = try(gpt.plan, shape, opt.batch)
+gyre.plan_run { title = "train.lua", store = specification(planned),
+                path = opt.store, steps = opt.steps,
+                memory = { ["gpt: weights, gradients, work"] = model_bytes } }
+
+-- ---- open ----------------------------------------------------------------
+
+local text <close> = try(gpt.text, opt.text)
+local model <close> = try(gpt.new, shape)
+local parameters = model:parameters()
+local store <close>, made =
+    gyre.open_or_create(opt.store, specification(parameters))
+check(store, made)
+
+-- Options that decide the result; they are kept in the store's blob.
+local decisive = { "steps", "seed", "layers", "heads", "width", "context",
+                   "batch", "micro_batches", "optimizer", "lr", "min_lr",
+                   "warmup", "weight_decay", "beta2", "clip" }
+
+local state = { step = 0, tokens = 0, options = {} }
+for _, name in ipairs(decisive) do
+    state.options[name] = opt[name]
+end
+
+local function resume(blob)
+    local old = check(gyre.json_decode(blob))
+    for _, name in ipairs(decisive) do
+        local was, is = old.options[name], opt[name]
+        if was ~= is then
+            io.stderr:write(("train.lua: warning: --%s was %s, is %s: the " ..
+                             "result is another than in one run\n")
+                            :format(name:gsub("_", "-"), was, is))
+        end
+    end
+    state.step, state.tokens, state.best = old.step, old.tokens, old.best
+end
+
+local function compare_model()
+    local tensors = check(store:tensors())
+    for i, p in ipairs(parameters) do
+        local t = tensors[i]
+        if not t or t.name ~= p.name or t.elements ~= p.n then
+            fail(("the store %s holds another model: its tensor %d is %s, " ..
+                  "not %s of %d elements"):format(opt.store, i,
+                  t and t.name or "missing", p.name, p.n))
+        end
+    end
+end
+
+if not made then
+    compare_model()
+    local blob = store:blob()
+    if blob then
+        resume(blob)
+    end
+end
+for i, p in ipairs(parameters) do
+    check(store:bind(i, p.data))
+end
+check(store:pull())
+
+-- ---- one step ------------------------------------------------------------
+
+local first = state.step
+local last = math.min(opt.steps, opt.stop_at or opt.steps)
+local tokens_per_step = opt.batch * opt.context * opt.micro_batches
+
+-- Warm up in a line, then half a cosine down to min_lr.
+local function rate(step)
+    if step < opt.warmup then
+        return opt.lr * (step + 1) / opt.warmup
+    end
+    local part = (step - opt.warmup) / math.max(1, opt.steps - opt.warmup)
+    return opt.min_lr + 0.5 * (opt.lr - opt.min_lr) *
+               (1 + math.cos(math.pi * part))
+end
+
+local function batch_at(step, micro)
+    return text:batch("train", opt.batch, opt.context, opt.seed,
+                      step * opt.micro_batches + micro)
+end
+
+local function validate()
+    local sum = 0
+    for k = 0, VALIDATION_BATCHES - 1 do
+        sum = sum + model:loss(text:batch("valid", opt.batch, opt.context,
+                                          opt.seed, k),
+                               opt.batch, opt.context)
+    end
+    return sum / VALIDATION_BATCHES
+end
+
+local totals = { read_bytes = 0, write_bytes = 0, gradient_bytes = 0,
+                 parameter_bytes = 0, store_ns = 0, exposed_ns = 0,
+                 skipped = 0, steps = 0 }
+local history = { loss = {}, norm = {} }
+local updating -- the round of the step before, while its chunks update
+local final    -- the last report
+
+-- The commit of a round: afterwards every parameter is new.
+local function finish()
+    if not updating then
+        return
+    end
+    local round = updating
+    updating = nil
+    state.step = state.step + 1
+    state.tokens = state.tokens + tokens_per_step
+    final = check(round:finish(gyre.json(state)))
+    for name in pairs(totals) do
+        if math.type(final[name]) == "integer" and name ~= "skipped" then
+            totals[name] = totals[name] + final[name]
+        end
+    end
+    totals.steps = totals.steps + 1
+    totals.skipped = totals.skipped + (final.skipped and 1 or 0)
+    if opt.history then
+        table.insert(history.norm, final.norm)
+    end
+end
+
+local function begin(step)
+    finish()
+    local lr = rate(step)
+    return check(store:begin {
+        groups = { settings { lr = lr, weight_decay = opt.weight_decay },
+                   settings { lr = lr, weight_decay = 0 } },
+        clip = opt.clip, micro_batches = opt.micro_batches,
+        denominator = opt.micro_batches, early = opt.early })
+end
+
+local function train(step)
+    local round
+    local sum = 0
+    for micro = 0, opt.micro_batches - 1 do
+        local is_last = micro == opt.micro_batches - 1
+        local function on_gradient(i)
+            round = round or begin(step)
+            check(round:gradient(i, parameters[i].grad))
+            if opt.early and is_last then
+                check(round:release(i))
+            end
+        end
+        local function on_parameter(i)
+            if updating then
+                check(updating:wait(i))
+            end
+        end
+        sum = sum + model:forward_backward(batch_at(step, micro), opt.batch,
+                                           opt.context, 1.0, on_gradient,
+                                           on_parameter)
+        if not is_last then
+            check(round:next())
+        end
+    end
+    check(round:update())
+    updating = round
+    return sum / opt.micro_batches
+end
+
+-- ---- the run -------------------------------------------------------------
+
+local bar <close> = gyre.progress { label = "train", total = last,
+                                    unit = "steps" }
+local loss, valid
+local busy = 0 -- seconds in training steps
+bar:update(first)
+for step = first, last - 1 do
+    local start = gyre.clock()
+    loss = train(step)
+    local at_check = opt.validate_every > 0 and
+                         (step + 1) % opt.validate_every == 0
+    if at_check or step == last - 1 then
+        finish()
+    end
+    busy = busy + gyre.clock() - start
+    if opt.history then
+        table.insert(history.loss, loss)
+    end
+    if at_check then
+        valid = validate()
+        state.best = math.min(state.best or valid, valid)
+        bar:print(("step %d  loss %.4f  validation %.4f"):format(step + 1,
+                                                                 loss, valid))
+    end
+    bar:update(step + 1, ("loss %.3f"):format(loss))
+end
+bar:finish()
+if final and not final.committed then
+    check(store:commit(gyre.json(state)))
+end
+valid = validate()
+
+-- ---- the report ----------------------------------------------------------
+
+local info = check(store:info())
+local report = {
+    first_step = first, step = state.step, parameters = info.elements,
+    loss = { train = loss, validation = valid, best = state.best },
+    digest = check(store:digest()), skipped = totals.skipped,
+    norm = final and final.norm, tokens = state.tokens,
+    store = { path = info.path, io = info.io, devices = info.devices,
+              chunk_elements = info.chunk_elements },
+}
+if totals.steps > 0 then
+    local per = totals.steps * info.elements
+    report.seconds = busy
+    report.tokens_per_second = totals.steps * tokens_per_step / busy
+    report.store.bytes_per_parameter = {
+        read = totals.read_bytes / per, written = totals.write_bytes / per,
+        gradient = totals.gradient_bytes / per,
+        parameter = totals.parameter_bytes / per }
+    report.store.hidden = totals.store_ns > 0 and
+        1 - totals.exposed_ns / totals.store_ns or nil
+end
+if opt.ngram then
+    report.loss.ngram = try(text.ngram, text, 3)
+end
+if opt.history then
+    report.history = history
+end
+if opt.sample > 0 then
+    report.sample = model:generate("\n", opt.sample,
+                                   { temperature = 0.8, top_k = 40,
+                                     seed = opt.seed })
+end
+
+if gyre.json_output then
+    if report.sample then -- bytes of a byte model need not be UTF-8
+        report.sample = report.sample:gsub("[\x80-\xff]", "?")
+    end
+    print(gyre.json(report, true))
+    return
+end
+
+local function row(name, format, ...)
+    local values = { ... }
+    if #values > 0 then
+        print(("%-22s" .. format):format(name, table.unpack(values)))
+    end
+end
+row("steps", "%d to %d, %d parameters", first, state.step, info.elements)
+row("loss, training", "%.4f nats a byte", loss)
+row("loss, validation", "%.4f nats a byte", valid)
+row("loss, 3-gram", "%.4f nats a byte", report.loss.ngram)
+row("tokens a second", "%.0f", report.tokens_per_second)
+local bytes = report.store.bytes_per_parameter
+if bytes then
+    row("store", "%.2f B read, %.2f B written a parameter and step",
+        bytes.read, bytes.written)
+    row("host link", "%.2f B of gradients, %.2f B of parameters",
+        bytes.gradient, bytes.parameter)
+    row("store time hidden", "%.0f %%", 100 * (report.store.hidden or 0))
+end
+if totals.skipped > 0 then
+    row("skipped", "%d steps with gradients that are not finite",
+        totals.skipped)
+end
+row("digest", "%s", report.digest)
+if report.sample then
+    print("\n" .. report.sample)
+end

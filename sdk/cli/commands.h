@@ -10,6 +10,8 @@
 #define CLI_COMMANDS(COMMAND)                              \
     COMMAND(bench, "measure speed beside a peer")          \
     COMMAND(plugins, "list plugins, or describe one")      \
+    COMMAND(run, "run a Lua script")                       \
+    COMMAND(store, "look after a store")                   \
     COMMAND(version, "show version and what is built in")
 
 #define CLI_DECLARE(name, summary) int gyre_cmd_##name(int argc, char **argv);

@@ -283,6 +283,27 @@ static inline gyre_lua_array *gyre_lua_push_array(lua_State *L, int owner,
     return a;
 }
 
+/* Push a new array of zeros, whose memory lies in the userdata itself, counted
+ * by the collector.  Raises when n elements cannot be. */
+static inline gyre_lua_array *gyre_lua_new_array(lua_State *L, int dtype,
+                                                 uint64_t n)
+{
+    size_t size = gyre_lua_dtype_bytes(dtype);
+
+    if (size == 0 || n > (SIZE_MAX / 2 - sizeof(gyre_lua_array)) / 8)
+        luaL_error(L, "an array of %I elements is too large", (LUAI_UACINT)n);
+    gyre_lua_array *a = (gyre_lua_array *)lua_newuserdatauv(
+        L, sizeof(*a) + (size_t)n * size, 1);
+    memset(a, 0, sizeof(*a) + (size_t)n * size);
+    a->size = sizeof(*a);
+    a->data = a + 1;
+    a->n = n;
+    a->dtype = dtype;
+    gyre_lua_array_metatable(L);
+    lua_setmetatable(L, -2);
+    return a;
+}
+
 #endif /* lua.h and lauxlib.h came first */
 
 #endif

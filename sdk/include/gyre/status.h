@@ -38,6 +38,7 @@ extern "C" {
     X(DUPLICATE, 15, "given twice")                                           \
     X(MISSING, 16, "not given")                                               \
     X(UNSUPPORTED, 17, "not supported here")                                  \
+    X(STOPPED, 18, "stopped by the caller")                                   \
     /* the machine */                                                         \
     X(NO_MEMORY, 30, "out of memory")                                         \
     X(NO_SPACE, 31, "no space on device")                                     \

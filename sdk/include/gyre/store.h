@@ -84,9 +84,10 @@ typedef struct gyre_store_options {
     uint64_t lock_wait_ns;   /* for I/O of a dead owner to end; 0: 120 s */
     uint64_t memory_limit;   /* refuse to start above it; 0: none */
     const char *const *devices; /* if not NULL, the list that must match what
-                                   is on disk: path by path, in order */
-    size_t device_count;     /* if not 0, must match (LAYOUT says how to
-                                reshard) */
+                                   is on disk: place by place, in order, by
+                                   whatever name */
+    size_t device_count;     /* if not 0 (1 with a list), must match (LAYOUT
+                                says how to reshard) */
     void *recorder;          /* tests only: gyre_io_recorder of the library */
 } gyre_store_options;
 
@@ -104,7 +105,8 @@ GYRE_API gyre_status gyre_store_create(gyre_context *context, const char *path,
 
 /*
  * Open.  Unless `fast`, every chunk of the newest commit is verified; when one
- * fails, the whole store goes back to the commit before (and info says so).
+ * is damaged, the whole store goes back to the commit before (and info says
+ * so).  What cannot be read is an error instead: it may come back.
  * Errors: NOT_FOUND, BUSY (another process; names it), FORMAT, CORRUPT (names
  * device, chunk and tensor range), DIRTY, LAYOUT, plugin errors.  Any thread.
  */
@@ -112,7 +114,9 @@ GYRE_API gyre_status gyre_store_open(gyre_context *context, const char *path,
                                      const gyre_store_options *options,
                                      gyre_store **out, gyre_error *error);
 
-/* Close; what is not committed is lost.  NULL is allowed. */
+/* Close; what is not committed is lost, but for whole rounds of a store that
+ * works in place: these are committed, with the last blob, since there is
+ * nothing to go back to.  NULL is allowed. */
 GYRE_API void gyre_store_close(gyre_store *store);
 
 /* ---- asking ---------------------------------------------------------- */
@@ -212,14 +216,17 @@ typedef struct gyre_round_options {
     const gyre_group *groups;  /* per parameter group; NULL: defaults */
     size_t group_count;        /* 0, or the store's number of groups */
     double loss_scale;         /* S, a power of two; 0: 1, or the store's when
-                                  dynamic_scale */
+                                  dynamic_scale (no other is taken then) */
     uint32_t micro_batches;    /* M; 0: 1 */
     double denominator;        /* D: gradients are sums to be divided by it;
                                   0: 1 */
     double clip;               /* limit c of the global norm; 0: none */
     int early;                 /* update chunks as soon as their gradients are
                                   there; needs clip 0, and not in place */
-    int dynamic_scale;         /* S is the store's; it grows and shrinks */
+    int dynamic_scale;         /* S is the store's (info's loss_scale): it
+                                  doubles after 1,000 good rounds and halves
+                                  when one is skipped, though the first of such
+                                  skips is tolerated; at least 1 */
 } gyre_round_options;
 
 /*
@@ -300,18 +307,20 @@ GYRE_API gyre_status gyre_round_update(gyre_round *round,
                                        gyre_round_report *report,
                                        gyre_error *error);
 
-/* Block until the bound buffer of this tensor holds the new values.  Between
- * gyre_round_update and gyre_round_finish; any thread. */
+/* Block until the bound buffer of this tensor holds the new values (of a
+ * skipped round: the old ones).  Between gyre_round_update and
+ * gyre_round_finish; any thread. */
 GYRE_API gyre_status gyre_round_wait(gyre_round *round, size_t tensor,
                                      gyre_error *error);
 
 /*
  * Wait for the update (starting it if gyre_round_update was not called), then
- * commit with `blob` if this is the round for it.  The round is gone
- * afterwards, also on error.  Errors: MISSING (the round stays open);
- * NO_MEMORY, IO, CORRUPT, ... with the store as it was before the round when
- * commit_every is 1; ROLLED_BACK names the step to which the store went back
- * (the last commit) otherwise.  Bound buffers are restored in both cases.
+ * commit with `blob` if this is the round for it.  MISSING, and RANGE for a
+ * blob larger than the store has room for, leave the round as it was; after
+ * anything else it is gone.  Errors: NO_MEMORY, IO, CORRUPT, ... with the store
+ * as it was before the round when commit_every is 1; ROLLED_BACK names the step
+ * to which the store went back (the last commit) otherwise.  Bound buffers are
+ * restored in both cases.
  */
 GYRE_API gyre_status gyre_round_finish(gyre_round *round, const void *blob,
                                        size_t blob_bytes,
@@ -323,7 +332,7 @@ GYRE_API gyre_status gyre_round_finish(gyre_round *round, const void *blob,
 GYRE_API gyre_status gyre_round_abort(gyre_round *round, gyre_error *error);
 
 /* Commit now, with a blob, between rounds (commit_every above 1, or to change
- * the blob). */
+ * the blob).  Fails as gyre_round_finish does. */
 GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
                                        size_t blob_bytes, gyre_error *error);
 
@@ -333,9 +342,11 @@ GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
  * allocated. */
 typedef struct gyre_store_plan {
     size_t size;
-    uint64_t buffer_bytes;    /* recycled chunk buffers, all devices */
+    uint64_t buffer_bytes;    /* recycled chunk buffers, all devices, and one
+                                 for gyre_store_read */
     uint64_t gradient_bytes;  /* held gradients */
-    uint64_t leaf_bytes;      /* norm partials and piece counters */
+    uint64_t leaf_bytes;      /* norm partials and piece counters, or leaves of
+                                 a digest */
     uint64_t table_bytes;     /* chunk and tensor tables, commit image */
     uint64_t other_bytes;     /* worker stacks, queues, fixed parts */
     uint64_t total_bytes;

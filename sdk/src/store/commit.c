@@ -46,7 +46,7 @@ void gyre_store_rewind(gyre_store *store)
         store->layout.tensors[i].step = store->layout.tensors[i].committed_step;
 }
 
-static void take_commit(gyre_store *store)
+void gyre_store_take_commit(gyre_store *store)
 {
     memcpy(store->committed, store->current,
            store->layout.chunks * sizeof(gyre_entry));
@@ -104,6 +104,20 @@ static void undo_area(gyre_store *store, uint32_t area)
              why.text);
 }
 
+gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error)
+{
+    if (blob == NULL && blob_bytes > 0)
+        return gyre_fail(error, GYRE_RANGE,
+                         "the blob has %zu bytes and no address", blob_bytes);
+    if (blob_bytes > store->layout.blob_capacity)
+        return gyre_fail(error, GYRE_RANGE,
+                         "the blob has %zu bytes; this store has room for %llu "
+                         "(blob_bytes when it is made)", blob_bytes,
+                         (unsigned long long)store->layout.blob_capacity);
+    return GYRE_OK;
+}
+
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
                                   size_t blob_bytes, gyre_error *error)
 {
@@ -111,12 +125,9 @@ gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
     bool touched = store->now.dirty != 0; /* in place: data were overwritten */
     gyre_status status;
 
-    if (blob_bytes > store->layout.blob_capacity ||
-        (blob == NULL && blob_bytes > 0))
-        return gyre_fail(error, GYRE_RANGE,
-                         "the blob has %zu bytes; this store has room for %llu "
-                         "(blob_bytes when it is made)", blob_bytes,
-                         (unsigned long long)store->layout.blob_capacity);
+    status = gyre_store_check_blob(store, blob, blob_bytes, error);
+    if (status != GYRE_OK)
+        return status;
     store->now.dirty = 0;
     status = gyre_workers_flush(store, error);
     if (status != GYRE_OK) {
@@ -139,7 +150,7 @@ gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
     if (blob_bytes > 0 && blob != store->blob)
         memcpy(store->blob, blob, blob_bytes);
     store->blob_bytes = blob_bytes;
-    take_commit(store);
+    gyre_store_take_commit(store);
     return GYRE_OK;
 }
 
@@ -162,13 +173,40 @@ gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error)
     return GYRE_OK;
 }
 
+gyre_status gyre_store_tell_back(const gyre_store *store, bool lost,
+                                 gyre_status cause, gyre_error *error)
+{
+    if (store->mode == GYRE_STORE_BROKEN)
+        return gyre_fail_prefix(error, cause,
+                                "store %s: it is not known which commit "
+                                "stands; close and open it", store->path);
+    if (!lost)
+        return cause;
+    return gyre_fail_prefix(error, GYRE_ROLLED_BACK,
+                            "rolled back to step %llu, the last commit",
+                            (unsigned long long)store->now.step);
+}
+
 gyre_status gyre_store_commit(gyre_store *store, const void *blob,
                               size_t blob_bytes, gyre_error *error)
 {
     gyre_status status = gyre_store_check(store, true, true, error);
+    gyre_error why = {GYRE_OK, ""};
+    bool lost;
 
-    if (status == GYRE_OK)
-        status = gyre_store_commit_now(store, blob, blob_bytes, error);
+    if (status != GYRE_OK)
+        return status;
+    lost = store->rounds_since > 0;
+    status = gyre_store_commit_now(store, blob, blob_bytes, error);
+    if (status == GYRE_OK || store->rounds_since > 0) /* refused */
+        return status;
+    status = gyre_store_tell_back(store, lost, status, error);
+    if (lost && store->mode == GYRE_STORE_READY &&
+        gyre_store_redeliver(store, NULL, &why) != GYRE_OK) {
+        store->mode = GYRE_STORE_BROKEN;
+        gyre_fail_prefix(error, status,
+                         "bound buffers could not be restored (%s)", why.text);
+    }
     return status;
 }
 

@@ -187,9 +187,27 @@ static char *manifest_path(gyre_store *store, const char *given)
     if (given == NULL)
         return gyre_copy_text(store->context, ".");
     real = realpath(given, NULL);
-    copy = gyre_copy_text(store->context, real != NULL ? real : given);
+    /* By any name, the store's own folder moves with the store. */
+    if (real != NULL && strcmp(real, store->path) == 0)
+        copy = gyre_copy_text(store->context, ".");
+    else
+        copy = gyre_copy_text(store->context, real != NULL ? real : given);
     free(real);
     return copy;
+}
+
+/* The lock would refuse the second one too, but only after a long wait. */
+static gyre_status check_blocks(const gyre_store *store, uint32_t d,
+                                gyre_error *error)
+{
+    for (uint32_t e = 0; e < d; e++)
+        if (gyre_place_same_block(store->places[d].file,
+                                  store->places[e].file))
+            return gyre_fail(error, GYRE_INVALID,
+                             "devices %u and %u are the same block file, %s; "
+                             "each device needs its own", e, d,
+                             store->places[d].file);
+    return GYRE_OK;
 }
 
 gyre_status gyre_store_take_devices(gyre_store *store,
@@ -204,10 +222,10 @@ gyre_status gyre_store_take_devices(gyre_store *store,
     store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
     store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
     store->layout.devices = (uint32_t)n;
+    for (size_t d = 0; store->places != NULL && d < n; d++)
+        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
     if (store->places == NULL || store->layout.weights == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
-    for (size_t d = 0; d < n; d++)
-        store->places[d].fd = -1;
     for (size_t d = 0; d < n; d++) {
         gyre_place *place = &store->places[d];
         double weight = spec->weights != NULL ? spec->weights[d] : 1.0;
@@ -226,6 +244,8 @@ gyre_status gyre_store_take_devices(gyre_store *store,
         if (place->file == NULL)
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
         status = gyre_random_uuid(place->uuid, error);
+        if (status == GYRE_OK)
+            status = check_blocks(store, (uint32_t)d, error);
         if (status != GYRE_OK)
             return status;
     }
@@ -354,15 +374,14 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     if (work.version == 1)
         return GYRE_OK;
-    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run))
-        for (uint32_t v = 0; v < vars; v++) {
-            gyre_status status = f->source->fill(
-                f->source->user, run.tensor, (int)v - 1, run.index, run.n,
-                data + v * elements + run.at, error);
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
+        gyre_status status = f->source->fill(
+            f->source->user, run.tensor, run.index, run.n, vars,
+            data + run.at, elements, error);
 
-            if (status != GYRE_OK)
-                return status;
-        }
+        if (status != GYRE_OK)
+            return status;
+    }
     entry->step = store->now.step;
     entry->version = 0;
     entry->hash = gyre_device_hash(
@@ -374,21 +393,33 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     return GYRE_OK;
 }
 
+static void fill_ended(void *user, uint32_t device, gyre_status status)
+{
+    const filling *f = user;
+
+    f->source->ended(f->source->user, device, status);
+}
+
 static gyre_status fill_all(gyre_store *store, const gyre_source *source,
                             gyre_error *error)
 {
     filling f = {store, source};
-    gyre_stream stream = {.table = NULL, .process = fill_chunk, .user = &f};
+    gyre_stream stream = {.table = NULL,
+                          .process = fill_chunk,
+                          .ended = source->ended != NULL ? fill_ended : NULL,
+                          .user = &f};
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < store->layout.chunks; c++)
         for (uint32_t v = 0; v < gyre_layout_versions(&store->layout, c); v++)
             gyre_workers_push(store, c, v);
     gyre_workers_close(store);
+    if (source->watch != NULL)
+        source->watch(source->user);
     return gyre_workers_join(store, NULL, error);
 }
 
-static gyre_status write_heads(gyre_store *store, gyre_error *error)
+gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
     uint64_t bytes = layout->area_at[0];
@@ -437,6 +468,19 @@ static gyre_status first_record(gyre_store *store, const void *blob,
     return gyre_store_commit_now(store, blob, blob_bytes, error);
 }
 
+/* The manifest that comes next must not name files that a power failure can
+ * still take away. */
+static gyre_status sync_names(const gyre_store *store, gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
+        if (store->places[d].made)
+            status = gyre_folder_sync(
+                gyre_place_folder(store, store->places[d].path), error);
+    return status;
+}
+
 gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
                              const gyre_source *source, const void *blob,
                              size_t blob_bytes, gyre_error *error)
@@ -456,11 +500,13 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
     if (status == GYRE_OK)
         status = gyre_workers_create(store, error);
     if (status == GYRE_OK)
-        status = write_heads(store, error);
+        status = gyre_store_write_heads(store, error);
     if (status == GYRE_OK)
         status = fill_all(store, source, error);
     if (status == GYRE_OK)
         status = first_record(store, blob, blob_bytes, error);
+    if (status == GYRE_OK)
+        status = sync_names(store, error);
     return status;
 }
 
@@ -479,19 +525,17 @@ typedef struct initial {
     const float *slots;
 } initial;
 
-static gyre_status fill_initial(void *user, size_t tensor, int slot,
-                                uint64_t first, size_t n, float *out,
-                                gyre_error *error)
+static gyre_status fill_initial(void *user, size_t tensor, uint64_t first,
+                                size_t n, uint32_t vars, float *out,
+                                size_t stride, gyre_error *error)
 {
     const initial *in = user;
     const gyre_tensor *t = &in->tensors[tensor];
     const char *data = t->data;
 
-    if (slot >= 0) {
+    for (uint32_t v = 1; v < vars; v++)
         for (size_t i = 0; i < n; i++)
-            out[i] = in->slots[slot];
-        return GYRE_OK;
-    }
+            out[v * stride + i] = in->slots[v - 1];
     if (data == NULL)
         return GYRE_OK;
     if (!gyre_to_f32(t->dtype, data + first * gyre_dtype_bytes(t->dtype), 1,
@@ -582,11 +626,11 @@ static void clear_folder(gyre_store *store, bool made)
     snprintf(path, sizeof(path), "%s/manifest.json", store->path);
     unlink(path);
     gyre_journal_settle(store->context, store->path, NULL);
-    if (!made)
-        return;
+    /* Whoever waits on it sees that it is gone (place.c). */
     snprintf(path, sizeof(path), "%s/lock", store->path);
     unlink(path);
-    rmdir(store->path);
+    if (made)
+        rmdir(store->path);
 }
 
 gyre_status gyre_store_create(gyre_context *context, const char *path,
@@ -610,7 +654,7 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     if (status == GYRE_OK)
         status = gyre_store_prepare(store, spec, error);
     in = (initial){spec->tensors, store->slot_initial};
-    source = (gyre_source){fill_initial, &in};
+    source = (gyre_source){.fill = fill_initial, .user = &in};
     if (status == GYRE_OK)
         status = gyre_store_build(store, NULL, &source, NULL, 0, error);
     if (status == GYRE_OK)
@@ -618,6 +662,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     if (status != GYRE_OK) {
         if (ours)
             clear_folder(store, made);
+        else if (made)
+            rmdir(store->path); /* and not when somebody was quicker */
         gyre_store_free(store);
         goto restore;
     }

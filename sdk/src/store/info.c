@@ -154,12 +154,15 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
 {
     const gyre_layout *l = &store->layout;
     uint64_t tensors = l->tensor_count;
+    uint64_t digest = (l->train_grains + l->frozen_grains) * 8;
+    uint64_t round = store->read_only ? 0 : l->train_grains * (8 + 2);
 
-    plan->buffer_bytes = gyre_layout_max_chunk_bytes(l) * store->buffers *
-                         l->devices;
+    /* One more is what gyre_store_read keeps. */
+    plan->buffer_bytes = gyre_layout_max_chunk_bytes(l) *
+                         ((uint64_t)store->buffers * l->devices + 1);
     plan->gradient_bytes = store->read_only ? 0
                                             : l->train_grains * GYRE_GRAIN * 4;
-    plan->leaf_bytes = store->read_only ? 0 : l->train_grains * (8 + 2);
+    plan->leaf_bytes = round > digest ? round : digest; /* never both */
     plan->table_bytes =
         l->chunks * (2 * sizeof(gyre_entry) + sizeof(gyre_chunk_place)) +
         l->train_chunks * (sizeof(gyre_entry) + 9) + l->area_bytes +

@@ -59,24 +59,61 @@ static bool in_use(const gyre_store *store, const char *file)
     return false;
 }
 
+/* What a crash left half-written beside the file that it was to replace. */
+static void remove_asides(const char *path)
+{
+    static const char *const names[] = {JOURNAL, "manifest.json",
+                                        "salvaged.json"};
+    char aside[4096];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(aside, sizeof(aside), "%s/%s.new", path, names[i]);
+        unlink(aside);
+    }
+}
+
+/* Gone for good, not only until the power fails: when the journal is gone
+ * nobody else would know of the file. */
+static bool remove_file(gyre_context *context, char *file)
+{
+    char *slash = strrchr(file, '/');
+    gyre_status status = GYRE_OK;
+
+    if (unlink(file) != 0)
+        return errno == ENOENT || errno == ENOTDIR;
+    gyre_log(context, GYRE_LOG_INFO, "removed %s, not part of the store",
+             file);
+    if (slash != NULL && slash != file) {
+        *slash = '\0';
+        status = gyre_folder_sync(file, NULL);
+    }
+    return status == GYRE_OK;
+}
+
 void gyre_journal_settle(gyre_context *context, const char *path,
                          const gyre_store *store)
 {
     char name[4096], line[4096];
+    bool all = true;
     FILE *file;
 
+    remove_asides(path);
     snprintf(name, sizeof(name), "%s/" JOURNAL, path);
     file = fopen(name, "re");
     if (file == NULL)
         return;
+    /* The manifest that was read may be a rename that the disk does not know
+     * of yet; what it replaces must outlive that. */
+    if (gyre_folder_sync(path, NULL) != GYRE_OK) {
+        fclose(file);
+        return;
+    }
     while (fgets(line, sizeof(line), file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        if (in_use(store, line) || gyre_place_is_block(line))
-            continue;
-        if (unlink(line) == 0)
-            gyre_log(context, GYRE_LOG_INFO,
-                     "removed %s, not part of the store", line);
+        if (!in_use(store, line) && !gyre_place_is_block(line))
+            all &= remove_file(context, line);
     }
     fclose(file);
-    unlink(name);
+    if (all)
+        unlink(name);
 }

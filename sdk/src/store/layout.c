@@ -4,6 +4,7 @@
 
 #include "store/store.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static gyre_status count_elements(const gyre_tensor *tensor, uint64_t *out,
                          "tensor %s: rank %u, at most %d allowed",
                          tensor->name, tensor->rank, GYRE_MAX_RANK);
     for (uint32_t i = 0; i < tensor->rank; i++)
-        if (!gyre_mul(n, tensor->shape[i], &n) || n > UINT64_MAX / 4096)
+        if (tensor->shape[i] > INT64_MAX || /* JSON has no more */
+            !gyre_mul(n, tensor->shape[i], &n) || n > UINT64_MAX / 4096)
             return gyre_fail(error, GYRE_RANGE,
                              "tensor %s: its shape has too many elements",
                              tensor->name);
@@ -115,9 +117,11 @@ gyre_status gyre_layout_tensors(gyre_context *context, gyre_layout *layout,
         return gyre_fail(error, GYRE_INVALID,
                          "a store needs at least one tensor");
     layout->tensors = gyre_alloc_zero(context, count, sizeof(gyre_tensor_state));
-    layout->tensor_count = layout->tensors != NULL ? count : 0;
-    layout->order = gyre_alloc_zero(context, count, sizeof(size_t));
-    if (layout->tensors == NULL || layout->order == NULL)
+    if (layout->tensors != NULL) {
+        layout->tensor_count = count; /* what both are freed with */
+        layout->order = gyre_alloc_zero(context, count, sizeof(size_t));
+    }
+    if (layout->order == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %zu tensors",
                          count);
     layout->groups = 1;
@@ -224,22 +228,24 @@ uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain)
 }
 
 /*
- * Chunk c goes to the device that lags most behind its share of c + 1 chunks;
- * lowest index wins ties.  With equal weights that is c mod N, so that any run
- * of chunks, as a backward pass completes them, keeps all devices busy.
+ * Of the devices that have less than their share of the first c + 1 chunks, c
+ * goes to the one whose share first reaches one more chunk; lowest index wins
+ * ties.  So each has its share to less than one chunk at any point (the quota
+ * method).  With equal weights that is c mod N, so that any run of chunks, as a
+ * backward pass completes them, keeps all devices busy.
  */
 static uint32_t choose_device(const gyre_layout *layout, const uint64_t *given,
                               uint64_t chunk, double total)
 {
     uint32_t best = 0;
-    double most = -1e300;
+    double least = HUGE_VAL;
 
     for (uint32_t d = 0; d < layout->devices; d++) {
-        double lag = layout->weights[d] / total * (double)(chunk + 1) -
-                     (double)given[d];
+        double share = layout->weights[d] / total * (double)(chunk + 1);
+        double when = (double)(given[d] + 1) / layout->weights[d];
 
-        if (lag > most + 1e-9) {
-            most = lag;
+        if (share > (double)given[d] && when < least) {
+            least = when;
             best = d;
         }
     }

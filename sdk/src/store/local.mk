@@ -2,15 +2,25 @@
 store_sources = \
 	sdk/src/store/commit.c \
 	sdk/src/store/create.c \
+	sdk/src/store/export.c \
 	sdk/src/store/format.c \
+	sdk/src/store/fsck.c \
+	sdk/src/store/fsck.h \
+	sdk/src/store/generation.c \
+	sdk/src/store/generation.h \
+	sdk/src/store/import.c \
 	sdk/src/store/info.c \
 	sdk/src/store/journal.c \
 	sdk/src/store/layout.c \
 	sdk/src/store/manifest.c \
+	sdk/src/store/mend.c \
 	sdk/src/store/open.c \
 	sdk/src/store/place.c \
+	sdk/src/store/recover.c \
 	sdk/src/store/round.c \
 	sdk/src/store/round.h \
+	sdk/src/store/safetensors.c \
+	sdk/src/store/safetensors.h \
 	sdk/src/store/store.h \
 	sdk/src/store/transfer.c \
 	sdk/src/store/update.c \

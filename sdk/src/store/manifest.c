@@ -84,13 +84,55 @@ static json_t *tensors_json(const gyre_store *store)
     return array;
 }
 
+static bool is_utf8(const char *text)
+{
+    json_t *string = json_string(text);
+
+    json_decref(string);
+    return string != NULL;
+}
+
+/* JSON holds UTF-8 only; what is not would be left out without a word. */
+static gyre_status check_texts(const gyre_store *store, gyre_error *error)
+{
+    for (size_t i = 0; i < store->layout.tensor_count; i++)
+        if (!is_utf8(store->layout.tensors[i].name))
+            return gyre_fail(error, GYRE_INVALID,
+                             "the name of tensor %zu is not UTF-8", i);
+    for (uint32_t d = 0; d < store->layout.devices; d++)
+        if (!is_utf8(store->places[d].path))
+            return gyre_fail(error, GYRE_INVALID,
+                             "the path of device %u is not UTF-8", d);
+    return GYRE_OK;
+}
+
+/* jansson reports a failed request by leaving the part out. */
+static bool is_complete(const gyre_store *store, json_t *root)
+{
+    json_t *optimizer = json_object_get(root, "optimizer");
+
+    return json_object_size(root) == 13 && json_object_size(optimizer) == 7 &&
+           json_array_size(json_object_get(root, "devices")) ==
+               store->layout.devices &&
+           json_array_size(json_object_get(root, "tensors")) ==
+               store->layout.tensor_count &&
+           json_array_size(json_object_get(optimizer, "slots")) ==
+               store->layout.slots &&
+           json_object_size(json_object_get(optimizer, "parameters")) ==
+               store->setting_count;
+}
+
 gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                                gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
-    json_t *root = json_object();
-    char *text, *copy;
+    gyre_status status = check_texts(store, error);
+    json_t *root;
+    char *text = NULL, *copy;
 
+    if (status != GYRE_OK)
+        return status;
+    root = json_object();
     json_object_set_new(root, "format", json_string(FORMAT_NAME));
     json_object_set_new(root, "version", json_integer(FORMAT_VERSION));
     json_object_set_new(root, "uuid", json_string(store->uuid_text));
@@ -109,7 +151,8 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
     json_object_set_new(root, "optimizer", optimizer_json(store));
     json_object_set_new(root, "devices", devices_json(store));
     json_object_set_new(root, "tensors", tensors_json(store));
-    text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (is_complete(store, root))
+        text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(root);
     copy = gyre_copy_text(store->context, text);
     free(text);
@@ -119,7 +162,7 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
     return GYRE_OK;
 }
 
-static gyre_status sync_folder(const char *path, gyre_error *error)
+gyre_status gyre_folder_sync(const char *path, gyre_error *error)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     gyre_status status = GYRE_OK;
@@ -131,22 +174,22 @@ static gyre_status sync_folder(const char *path, gyre_error *error)
     return status;
 }
 
-static gyre_status write_whole(int fd, const char *path, const char *text,
-                               size_t bytes, gyre_error *error)
+gyre_status gyre_file_write(int fd, const char *path, const void *data,
+                            size_t bytes, gyre_error *error)
 {
+    const char *at = data;
+
     while (bytes > 0) {
-        ssize_t n = write(fd, text, bytes);
+        ssize_t n = write(fd, at, bytes);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return gyre_fail_errno(error, GYRE_IO, errno, "cannot write %s",
                                    path);
-        text += n;
+        at += n;
         bytes -= (size_t)n;
     }
-    if (fsync(fd) != 0)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", path);
     return GYRE_OK;
 }
 
@@ -162,7 +205,10 @@ gyre_status gyre_file_replace(const gyre_store *store, const char *name,
     fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s", aside);
-    status = write_whole(fd, aside, text, strlen(text), error);
+    status = gyre_file_write(fd, aside, text, strlen(text), error);
+    if (status == GYRE_OK && fsync(fd) != 0)
+        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s",
+                                 aside);
     close(fd);
     if (status == GYRE_OK && rename(aside, path) != 0)
         status = gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s",
@@ -171,7 +217,7 @@ gyre_status gyre_file_replace(const gyre_store *store, const char *name,
         unlink(aside);
         return status;
     }
-    return sync_folder(store->path, error);
+    return gyre_folder_sync(store->path, error);
 }
 
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
@@ -217,15 +263,17 @@ static bool get_u64(const json_t *object, const char *key, uint64_t max,
     return true;
 }
 
-static bool get_text(gyre_store *store, const json_t *object, const char *key,
-                     char **out)
+/* Take a text; `want` describes the object, `field` in the manifest. */
+static gyre_status take_text(const reader *r, const json_t *object,
+                             const char *key, const char *field,
+                             const char *want, char **out)
 {
     const char *text = json_string_value(json_object_get(object, key));
 
     if (text == NULL)
-        return false;
-    *out = gyre_copy_text(store->context, text);
-    return *out != NULL;
+        return bad(r, field, want);
+    *out = gyre_copy_text(r->store->context, text);
+    return *out != NULL ? GYRE_OK : no_memory(r);
 }
 
 static gyre_status read_settings(const reader *r, json_t *settings)
@@ -257,12 +305,19 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
     json_t *slots = json_object_get(object, "slots");
     const char *hash = json_string_value(json_object_get(object,
                                                          "kernel_hash"));
+    static const char want[] = "an object with name, version, variant";
     uint64_t version;
+    gyre_status status = take_text(r, object, "name", "optimizer", want,
+                                   &store->optimizer);
 
-    if (!get_text(store, object, "name", &store->optimizer) ||
-        !get_text(store, object, "version", &store->optimizer_version) ||
-        !get_text(store, object, "variant", &store->variant))
-        return bad(r, "optimizer", "an object with name, version, variant");
+    if (status == GYRE_OK)
+        status = take_text(r, object, "version", "optimizer", want,
+                           &store->optimizer_version);
+    if (status == GYRE_OK)
+        status = take_text(r, object, "variant", "optimizer", want,
+                           &store->variant);
+    if (status != GYRE_OK)
+        return status;
     if (!get_u64(object, "state_version", UINT32_MAX, &version) ||
         hash == NULL || sscanf(hash, "%" SCNx64, &store->kernel_hash) != 1)
         return bad(r, "optimizer", "an object with state_version, kernel_hash");
@@ -273,8 +328,10 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
     for (uint32_t i = 0; i < store->layout.slots; i++) {
         json_t *slot = json_array_get(slots, i);
 
-        if (!get_text(store, slot, "name", &store->slot_names[i]))
-            return bad(r, "optimizer.slots", "objects with a name");
+        status = take_text(r, slot, "name", "optimizer.slots",
+                           "objects with a name", &store->slot_names[i]);
+        if (status != GYRE_OK)
+            return status;
         store->slot_initial[i] =
             (float)json_number_value(json_object_get(slot, "initial"));
     }
@@ -291,18 +348,23 @@ static gyre_status read_devices(const reader *r, json_t *array)
     store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
     store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
     store->layout.devices = (uint32_t)n;
+    for (size_t d = 0; store->places != NULL && d < n; d++)
+        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
     if (store->places == NULL || store->layout.weights == NULL)
         return no_memory(r);
-    for (size_t d = 0; d < n; d++)
-        store->places[d].fd = -1;
     for (size_t d = 0; d < n; d++) {
         json_t *device = json_array_get(array, d);
         const char *uuid = json_string_value(json_object_get(device, "uuid"));
         double weight = json_number_value(json_object_get(device, "weight"));
         gyre_place *place = &store->places[d];
+        gyre_status status = take_text(r, device, "path", "devices",
+                                       "objects with path, uuid, weight",
+                                       &place->path);
 
-        if (!get_text(store, device, "path", &place->path) || uuid == NULL ||
-            !gyre_uuid_parse(uuid, place->uuid) || !(weight > 0))
+        if (status != GYRE_OK)
+            return status;
+        if (uuid == NULL || !gyre_uuid_parse(uuid, place->uuid) ||
+            !(weight > 0))
             return bad(r, "devices", "objects with path, uuid, weight");
         place->file = gyre_place_file_name(store, place->path, (uint32_t)d);
         if (place->file == NULL)

@@ -9,11 +9,12 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- devices ---------------------------------------------------------- */
@@ -100,11 +101,14 @@ static gyre_status try_place(gyre_store *store, uint32_t d, uint32_t k,
 }
 
 /* A device is known by its uuid: when it is not where the manifest says, look
- * where the others are.  The first failure is the one to tell. */
-static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
+ * where the others are, and say in *found whose place that is.  The first
+ * failure is the one to tell. */
+static gyre_status open_place(gyre_store *store, uint32_t d, uint32_t *found,
+                              gyre_error *error)
 {
     gyre_status first = try_place(store, d, d, error);
 
+    *found = d;
     if (first != GYRE_NOT_FOUND && first != GYRE_FORMAT)
         return first;
     for (uint32_t k = 0; k < store->layout.devices; k++)
@@ -112,9 +116,84 @@ static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
             try_place(store, d, k, NULL) == GYRE_OK) {
             gyre_log(store->context, GYRE_LOG_WARNING,
                      "device %u was found as %s", d, store->places[d].file);
+            *found = k;
             return GYRE_OK;
         }
     return first;
+}
+
+/* The file that the manifest names, whatever it says about itself. */
+static gyre_status open_anyway(gyre_store *store, uint32_t d,
+                               const gyre_error *why, gyre_error *error)
+{
+    gyre_place *place = &store->places[d];
+    char *file = gyre_place_file_name(store, place->path, d);
+    gyre_status status;
+
+    if (file == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+    gyre_free_text(store->context, place->file);
+    place->file = file;
+    status = gyre_io_open_file(file, 0, &place->fd, &place->direct, error);
+    if (status == GYRE_OK)
+        status = gyre_place_lock_file(store, place, store->lock_wait_ns,
+                                      error);
+    if (status == GYRE_OK)
+        store->complain(store->complain_user, d, why);
+    return status;
+}
+
+static gyre_status open_device(gyre_store *store, uint32_t d, uint32_t *found,
+                               gyre_error *error)
+{
+    gyre_error why = {GYRE_OK, ""};
+    gyre_status status = open_place(store, d, found, &why);
+
+    if (store->complain != NULL &&
+        (status == GYRE_FORMAT || status == GYRE_CORRUPT || status == GYRE_IO))
+        return open_anyway(store, d, &why, error);
+    if (status != GYRE_OK && error != NULL)
+        *error = why;
+    return status;
+}
+
+/* Search first, then give each device the path where it was found: a search
+ * needs the paths of all others as they stand in the manifest. */
+static gyre_status open_devices(gyre_store *store, gyre_error *error)
+{
+    uint32_t n = store->layout.devices, found[GYRE_MAX_DEVICES];
+    char *path[GYRE_MAX_DEVICES] = {NULL};
+    gyre_status status = GYRE_OK;
+
+    for (uint32_t d = 0; status == GYRE_OK && d < n; d++)
+        status = open_device(store, d, &found[d], error);
+    for (uint32_t d = 0; status == GYRE_OK && d < n; d++) {
+        path[d] = gyre_copy_text(store->context, store->places[found[d]].path);
+        if (path[d] == NULL)
+            status = gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+    }
+    for (uint32_t d = 0; d < n; d++) {
+        char *old = path[d];
+
+        if (status == GYRE_OK) {
+            old = store->places[d].path;
+            store->places[d].path = path[d];
+        }
+        gyre_free_text(store->context, old);
+    }
+    return status;
+}
+
+/* The same folder or file by any of its names; NULL is the store's own. */
+static bool same_place(const gyre_store *store, uint32_t d, const char *given)
+{
+    const char *path = gyre_place_folder(store, store->places[d].path);
+    struct stat have, want;
+
+    if (given == NULL || strcmp(path, given) == 0)
+        return given != NULL || strcmp(path, store->path) == 0;
+    return stat(path, &have) == 0 && stat(given, &want) == 0 &&
+           have.st_dev == want.st_dev && have.st_ino == want.st_ino;
 }
 
 static gyre_status check_list(const gyre_store *store,
@@ -122,37 +201,50 @@ static gyre_status check_list(const gyre_store *store,
                               gyre_error *error)
 {
     uint32_t have = store->layout.devices;
+    const char *const *list = options != NULL ? options->devices : NULL;
     size_t want = options != NULL ? options->device_count : 0;
 
+    if (list != NULL && want == 0)
+        want = 1;              /* as in gyre_store_spec */
     if (want != 0 && want != have)
         return gyre_fail(error, GYRE_LAYOUT,
                          "store %s has %u device%s and %zu were asked for; to "
                          "change that run: gyre store reshard %s --devices %zu",
                          store->path, have, have == 1 ? "" : "s", want,
                          store->path, want);
-    for (size_t d = 0; options != NULL && options->devices != NULL && d < want;
-         d++) {
-        const char *path = gyre_place_folder(store, store->places[d].path);
-
-        if (strcmp(path, options->devices[d]) != 0)
+    for (uint32_t d = 0; list != NULL && d < want; d++)
+        if (!same_place(store, d, list[d]))
             return gyre_fail(error, GYRE_LAYOUT,
-                             "device %zu of store %s is %s, not %s; to move it "
+                             "device %u of store %s is %s, not %s; to move it "
                              "run: gyre store reshard %s --device PATH ...",
-                             d, store->path, path, options->devices[d],
+                             d, store->path,
+                             gyre_place_folder(store, store->places[d].path),
+                             list[d] != NULL ? list[d] : store->path,
                              store->path);
-    }
     return GYRE_OK;
 }
 
 /* ---- records ---------------------------------------------------------- */
 
-/* Take the newest record numbered below `below` into now, current, steps and
- * blob.  NOT_FOUND when there is none. */
-static gyre_status choose_record(gyre_store *store, uint64_t below,
-                                 uint64_t *newest, gyre_error *error)
+static gyre_status check_entries(const gyre_store *store, gyre_error *error)
+{
+    for (uint64_t c = 0; c < store->layout.chunks; c++)
+        if (store->current[c].version >= gyre_layout_versions(&store->layout,
+                                                              c))
+            return gyre_fail(error, GYRE_FORMAT,
+                             "store %s: the record names a slot that chunk "
+                             "%llu does not have", store->path,
+                             (unsigned long long)c);
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
+                              uint64_t *newest, gyre_error *error)
 {
     gyre_layout *layout = &store->layout;
     gyre_error why = {GYRE_OK, "no record was ever written"};
+    gyre_error unread[2] = {{GYRE_OK, ""}, {GYRE_OK, ""}};
+    bool read[2] = {false, false};
     uint64_t best = 0;
 
     for (uint32_t d = 0; d < layout->devices; d++)
@@ -165,6 +257,8 @@ static gyre_status choose_record(gyre_store *store, uint64_t below,
                 store, d, store->image, layout->area_bytes,
                 layout->area_at[a], &why);
 
+            if (status != GYRE_OK && unread[a].status == GYRE_OK)
+                unread[a] = why;
             if (status == GYRE_OK)
                 status = gyre_format_read_area(
                     store->image, layout->area_bytes, store->uuid,
@@ -172,6 +266,7 @@ static gyre_status choose_record(gyre_store *store, uint64_t below,
                     &record, &entries, &steps, &blob, &why);
             if (status != GYRE_OK)
                 continue;
+            read[a] = true;
             if (record.seq > *newest)
                 *newest = record.seq;
             if (record.seq <= best || record.seq >= below)
@@ -185,23 +280,15 @@ static gyre_status choose_record(gyre_store *store, uint64_t below,
             for (size_t i = 0; i < layout->tensor_count; i++)
                 layout->tensors[i].step = steps[i];
         }
+    store->unread.status = GYRE_OK;
+    for (uint32_t a = 0; a < 2; a++)
+        if (!read[a] && unread[a].status != GYRE_OK)
+            store->unread = unread[a];
     if (best == 0)
         return gyre_fail(error, GYRE_NOT_FOUND,
                          "store %s: no device holds a whole commit record "
                          "(%s)", store->path, why.text);
-    return GYRE_OK;
-}
-
-static gyre_status check_entries(const gyre_store *store, gyre_error *error)
-{
-    for (uint64_t c = 0; c < store->layout.chunks; c++)
-        if (store->current[c].version >= gyre_layout_versions(&store->layout,
-                                                              c))
-            return gyre_fail(error, GYRE_FORMAT,
-                             "store %s: the record names a slot that chunk "
-                             "%llu does not have", store->path,
-                             (unsigned long long)c);
-    return GYRE_OK;
+    return check_entries(store, error);
 }
 
 /* ---- verifying -------------------------------------------------------- */
@@ -252,10 +339,14 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
 {
     uint64_t newest = 0;
     gyre_error why = {GYRE_OK, ""};
-    gyre_status status = choose_record(store, UINT64_MAX, &newest, error);
+    gyre_status status = gyre_store_choose(store, UINT64_MAX, &newest, error);
 
-    if (status == GYRE_OK)
-        status = check_entries(store, error);
+    /* What cannot be read may be the newest record: to go on from the other
+     * one would give up a commit for good, for what may be a loose cable. */
+    if (store->unread.status != GYRE_OK)
+        return gyre_fail(error, store->unread.status,
+                         "store %s: no device gives this commit record: %s",
+                         store->path, store->unread.text);
     if (status != GYRE_OK)
         return status;
     store->next_seq = newest + 1;
@@ -268,10 +359,10 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     if (store->fast)
         return GYRE_OK;
     status = verify_all(store, error);
-    if (status == GYRE_OK || store->layout.versions == 1)
+    /* Only what is damaged is gone; what cannot be read may come back. */
+    if (status != GYRE_CORRUPT || store->layout.versions == 1)
         return status;
-    if (choose_record(store, store->now.seq, &newest, NULL) != GYRE_OK ||
-        check_entries(store, NULL) != GYRE_OK ||
+    if (gyre_store_choose(store, store->now.seq, &newest, NULL) != GYRE_OK ||
         verify_all(store, &why) != GYRE_OK)
         return gyre_fail_prefix(error, status,
                                 "store %s, and the commit before is not whole "
@@ -342,7 +433,11 @@ gyre_status gyre_store_attach(gyre_store *store,
 
     if (status == GYRE_OK)
         status = gyre_place_lock(store, store->lock_wait_ns, error);
-    if (status == GYRE_OK)
+    if (status == GYRE_OK && store->manifest != NULL)
+        status = gyre_manifest_parse(store, store->manifest,
+                                     strlen(store->manifest), store->path,
+                                     error);
+    else if (status == GYRE_OK)
         status = gyre_manifest_read(store, error);
     if (status == GYRE_OK)
         status = check_list(store, options, error);
@@ -350,8 +445,8 @@ gyre_status gyre_store_attach(gyre_store *store,
         status = attach_optimizer(store, error);
     if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
-    for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
-        status = open_place(store, d, error);
+    if (status == GYRE_OK)
+        status = open_devices(store, error);
     if (status == GYRE_OK)
         status = gyre_store_tables(store, error);
     if (status == GYRE_OK)
@@ -359,17 +454,13 @@ gyre_status gyre_store_attach(gyre_store *store,
     return status;
 }
 
-static gyre_status open_whole(gyre_store *store, gyre_error *error)
+gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
 {
     gyre_status status = settle_record(store, error);
 
     if (status != GYRE_OK)
         return status;
-    memcpy(store->committed, store->current,
-           store->layout.chunks * sizeof(gyre_entry));
-    store->last = store->now;
-    for (size_t i = 0; i < store->layout.tensor_count; i++)
-        store->layout.tensors[i].committed_step = store->layout.tensors[i].step;
+    gyre_store_take_commit(store);
     if (store->read_only)
         return GYRE_OK;
     gyre_journal_settle(store->context, store->path, store);
@@ -392,7 +483,7 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
     if (status == GYRE_OK) {
         status = gyre_store_attach(store, options, &text);
         if (status == GYRE_OK)
-            status = open_whole(store, &text);
+            status = gyre_store_settle(store, &text);
         if (status == GYRE_OK)
             *out = store;
         else
@@ -404,10 +495,27 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
     return status;
 }
 
+/* In place the rounds since the last commit are what stands on disk, whole
+ * unless an update is under way; without a commit open would call it dirty. */
+static void settle_in_place(gyre_store *store)
+{
+    gyre_error why = {GYRE_OK, ""};
+
+    if (!store->now.dirty || store->mode != GYRE_STORE_READY ||
+        (store->round != NULL && store->round->state != GYRE_ROUND_OPEN))
+        return;
+    if (gyre_store_commit_now(store, store->blob, store->blob_bytes, &why) !=
+        GYRE_OK)
+        gyre_log(store->context, GYRE_LOG_ERROR,
+                 "store %s: the last rounds could not be committed: %s",
+                 store->path, why.text);
+}
+
 void gyre_store_close(gyre_store *store)
 {
     if (store == NULL)
         return;
+    settle_in_place(store);
     if (store->round != NULL)
         gyre_round_discard(store->round);
     gyre_store_free(store);

@@ -26,6 +26,13 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_RANGE,
                          "loss_scale is %g; a power of two is needed",
                          o->loss_scale);
+    if (o->dynamic_scale && o->loss_scale != 0 &&
+        o->loss_scale != store->now.scaler.scale)
+        return gyre_fail(error, GYRE_INVALID,
+                         "loss_scale is %g, but with dynamic_scale the store's "
+                         "is used, now %g (gyre_store_info.loss_scale): scale "
+                         "the loss by that, and give it or 0",
+                         o->loss_scale, store->now.scaler.scale);
     if (!(o->denominator >= 0) || isinf(o->denominator))
         return gyre_fail(error, GYRE_RANGE,
                          "denominator is %g; it must be above 0",
@@ -42,9 +49,12 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_INVALID,
                          "an early update cannot be undone in a store that "
                          "works in place");
-    if (o->group_count != 0 && o->group_count != store->layout.groups)
+    if (o->groups != NULL ? o->group_count != store->layout.groups
+                          : o->group_count != 0)
         return gyre_fail(error, GYRE_INVALID,
-                         "%zu groups were given; the store has %u",
+                         "%s and group_count is %zu; the store has %u groups",
+                         o->groups != NULL ? "groups are given"
+                                           : "no groups are given",
                          o->group_count, store->layout.groups);
     return GYRE_OK;
 }
@@ -103,7 +113,6 @@ static void reset_micro_batch(gyre_round *round)
         gyre_tensor_state *t = &layout->tensors[i];
         gyre_claim *claim = &round->claims[i];
 
-        claim->filled |= claim->got > 0;
         claim->count = 0;
         claim->got = 0;
         claim->absent = false;
@@ -635,6 +644,9 @@ gyre_status gyre_round_next(gyre_round *round, gyre_error *error)
         round->ended = true;
         return GYRE_OK;
     }
+    /* An empty tensor is given by not being absent. */
+    for (size_t i = 0; i < round->store->layout.tensor_count; i++)
+        round->claims[i].filled |= !round->claims[i].absent;
     round->micro++;
     reset_micro_batch(round);
     return GYRE_OK;

@@ -263,6 +263,11 @@ struct gyre_store {
     uint32_t buffers;
     uint32_t commit_every;
     bool fast, read_only, check_reads, fell_back;
+    const char *manifest;      /* instead of DIR/manifest.json; or NULL */
+    /* When set, a superblock that is wrong is told and the file taken for what
+     * its name says (fsck). */
+    void (*complain)(void *user, uint32_t device, const gyre_error *why);
+    void *complain_user;
     char *io_engine;
     void *recorder;
     gyre_store_mode mode;
@@ -273,6 +278,7 @@ struct gyre_store {
     gyre_record last;          /* of the last commit */
     uint64_t next_seq;
     uint32_t area;             /* the one that holds `last` */
+    gyre_error unread;         /* an area that no device let us read, or OK */
     uint32_t rounds_since;     /* since the last commit */
     uint64_t *steps;           /* scratch for tensor steps, [tensors] */
     void *image;               /* commit image, layout.area_bytes */
@@ -308,6 +314,8 @@ const char *gyre_place_folder(const gyre_store *store, const char *path);
 char *gyre_place_file_name(const gyre_store *store, const char *path,
                            uint32_t index);
 bool gyre_place_is_block(const char *path);
+/* Two names of one block device? */
+bool gyre_place_same_block(const char *a, const char *b);
 
 /*
  * The journal DIR/changing: names of files, one a line, that a change of
@@ -329,6 +337,11 @@ gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
 /* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error);
+/* Make the names in a folder durable. */
+gyre_status gyre_folder_sync(const char *path, gyre_error *error);
+/* Write all of `bytes` where the file stands; `path` is for messages. */
+gyre_status gyre_file_write(int fd, const char *path, const void *data,
+                            size_t bytes, gyre_error *error);
 /* Read DIR/manifest.json into a fresh store (tensors, devices, optimizer). */
 gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error);
 gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
@@ -378,7 +391,8 @@ void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
 void gyre_workers_close(gyre_store *store);
-/* Wait for all; the first error by device order, and stats summed. */
+/* Wait for all; the first error by device order (STOPPED only when there is no
+ * other: it says that some device gave up because of another), stats summed. */
 gyre_status gyre_workers_join(gyre_store *store, gyre_worker_stats *stats,
                               gyre_error *error);
 /* Start, push every chunk once (of [first, end)), close and join. */
@@ -402,10 +416,16 @@ const char *gyre_workers_engine(const gyre_store *store);
 
 /* Where initial contents come from (create.c, generation.c). */
 typedef struct gyre_source {
-    /* Elements of a tensor, slot -1 for the parameter; any worker thread, one
-     * call at a time per device. */
-    gyre_status (*fill)(void *user, size_t tensor, int slot, uint64_t first,
-                        size_t n, float *out, gyre_error *error);
+    /* Elements [first, first + n) of a tensor, the parameter and then each
+     * slot, `vars` in all: variable v from out + v * stride on, where zeros
+     * are.  Any worker thread, one call at a time per device. */
+    gyre_status (*fill)(void *user, size_t tensor, uint64_t first, size_t n,
+                        uint32_t vars, float *out, size_t stride,
+                        gyre_error *error);
+    /* Called by the builder's thread while the workers fill: returns when
+     * `ended` has come for every device (or sooner).  Both may be NULL. */
+    void (*watch)(void *user);
+    void (*ended)(void *user, uint32_t device, gyre_status status);
     void *user;
 } gyre_source;
 
@@ -433,6 +453,8 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
 gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
                                gyre_error *error);
 gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error);
+/* Superblock and manifest copy of every device. */
+gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error);
 /* Remove the files that gyre_store_build made. */
 void gyre_store_unbuild(gyre_store *store);
 /* Choose the chunk size and the rest of the layout that `spec` leaves open. */
@@ -441,10 +463,28 @@ gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
 /* Allocate tables, image, blob for the layout. */
 gyre_status gyre_store_tables(gyre_store *store, gyre_error *error);
 
+/* Of all records numbered below `below` take the newest into now, current,
+ * area, steps and blob (open.c).  *newest rises to the highest number seen.
+ * NOT_FOUND when there is none, FORMAT when its entries are impossible. */
+gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
+                              uint64_t *newest, gyre_error *error);
+/* The rest of an open after gyre_store_attach: choose, verify, go back if need
+ * be, sweep.  A read-only store is left as it is. */
+gyre_status gyre_store_settle(gyre_store *store, gyre_error *error);
+/* What is in memory is what the last commit left. */
+void gyre_store_take_commit(gyre_store *store);
+
+/* RANGE for a blob that does not fit. */
+gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
+                                  size_t blob_bytes, gyre_error *error);
 /* Commit `now`, `current` and the blob (commit.c).  On failure the store is as
  * at the last commit, or BROKEN when that could not be made sure. */
 gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
                                   size_t blob_bytes, gyre_error *error);
+/* The text of a failure that took the store back to its last commit; `lost`:
+ * whole rounds went (ROLLED_BACK). */
+gyre_status gyre_store_tell_back(const gyre_store *store, bool lost,
+                                 gyre_status cause, gyre_error *error);
 /* In place: make the dirty mark durable before the first write. */
 gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error);
 /* Memory back to the last commit. */
@@ -457,6 +497,10 @@ gyre_status gyre_store_check(const gyre_store *store, bool idle,
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
                               const float *data, gyre_error *error);
+/* Read and verify one chunk into store->peek, kept for the next call
+ * (transfer.c). */
+gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
+                            gyre_error *error);
 /* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
  * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,

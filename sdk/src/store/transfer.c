@@ -121,8 +121,8 @@ static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
     return status;
 }
 
-/* One verified chunk into store->peek, kept for the next call. */
-static gyre_status peek(gyre_store *store, uint64_t chunk, gyre_error *error)
+gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
+                            gyre_error *error)
 {
     gyre_stream stream = {.table = store->current,
                           .process = peek_chunk,
@@ -184,6 +184,8 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
 
     if (status == GYRE_OK)
         status = check_range(store, tensor, slot, first, count, error);
+    if (status == GYRE_OK && data == NULL && count > 0)
+        status = gyre_fail(error, GYRE_INVALID, "no place to read into");
     while (status == GYRE_OK && count > 0) {
         uint64_t grain = layout->tensors[tensor].first_grain +
                          first / GYRE_GRAIN;
@@ -194,7 +196,7 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
                     first % GYRE_GRAIN;
         size_t n = elements - at < count ? elements - at : (size_t)count;
 
-        status = peek(store, chunk, error);
+        status = gyre_store_peek(store, chunk, error);
         if (status == GYRE_OK &&
             !gyre_from_f32(dtype,
                            store->peek + (size_t)(slot + 1) * elements + at,

@@ -200,6 +200,41 @@ void gyre_round_chunk_done(gyre_round *round, uint64_t chunk, uint64_t n)
         gyre_round_push(round, chunk);
 }
 
+/* ---- the way back ------------------------------------------------------ */
+
+static gyre_status end_stream(gyre_round *round, gyre_error *error)
+{
+    if (!round->streaming)
+        return GYRE_OK;
+    gyre_workers_close(round->store);
+    round->streaming = false;
+    return gyre_workers_join(round->store, &round->stats, error);
+}
+
+/* Give delivered ranges their old values back, once.  `all`: everything bound,
+ * for a rollback over several rounds. */
+static gyre_status give_back(gyre_round *round, bool all, gyre_error *error)
+{
+    gyre_store *store = round->store;
+    uint64_t chunks = store->layout.train_chunks;
+    bool any = all;
+    gyre_status status;
+
+    for (uint64_t c = 0; c < chunks; c++) {
+        uint8_t s = atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_DELIVERED;
+
+        atomic_store(&round->chunk_state[c], s);
+        any |= s != 0;
+    }
+    if (!any || store->mode == GYRE_STORE_BROKEN)
+        return GYRE_OK;
+    status = gyre_store_redeliver(
+        store, all ? NULL : (const uint8_t *)round->chunk_state, error);
+    for (uint64_t c = 0; status == GYRE_OK && c < chunks; c++)
+        atomic_store(&round->chunk_state[c], 0);
+    return status;
+}
+
 /* ---- the norm --------------------------------------------------------- */
 
 /* Leaves in index order; on the way, who is not finite. */
@@ -261,8 +296,11 @@ static gyre_status update_now(gyre_round *round, gyre_error *error)
     memset(&round->report, 0, sizeof(round->report));
     take_norm(round);
     if (round->report.skipped) {
+        /* Now, not in finish: who waits for a tensor reads its buffer next.
+         * What the stream failed at is nothing that will be kept. */
         round->state = GYRE_ROUND_SKIPPED;
-        return GYRE_OK;
+        (void)end_stream(round, NULL);
+        return give_back(round, false, error);
     }
     if (store->layout.versions == 1) {
         status = gyre_store_mark_dirty(store, error);
@@ -377,34 +415,14 @@ static void adopt(gyre_round *round)
             layout->tensors[i].step++;
 }
 
-/* Give delivered ranges their old values back.  `all`: everything bound, for
- * a rollback over several rounds. */
-static gyre_status give_back(gyre_round *round, bool all, gyre_error *error)
-{
-    gyre_store *store = round->store;
-    uint64_t chunks = store->layout.train_chunks;
-    bool any = all;
-
-    for (uint64_t c = 0; c < chunks; c++) {
-        uint8_t s = atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_DELIVERED;
-
-        atomic_store(&round->chunk_state[c], s);
-        any |= s != 0;
-    }
-    if (!any || store->mode == GYRE_STORE_BROKEN)
-        return GYRE_OK;
-    return gyre_store_redeliver(
-        store, all ? NULL : (const uint8_t *)round->chunk_state, error);
-}
-
-/* Something broke: back to what stands, and say what that is. */
-static gyre_status fall_back(gyre_round *round, gyre_status cause,
+/* Something broke: back to what stands, and say what that is.  `lost`: rounds
+ * before this one go too. */
+static gyre_status fall_back(gyre_round *round, bool lost, gyre_status cause,
                              gyre_error *error)
 {
     gyre_store *store = round->store;
-    bool lost = store->rounds_since > 0;
     gyre_error why = {GYRE_OK, ""};
-    gyre_status status = cause;
+    gyre_status status;
 
     if (store->now.dirty) {
         store->mode = GYRE_STORE_BROKEN;
@@ -413,14 +431,7 @@ static gyre_status fall_back(gyre_round *round, gyre_status cause,
                                 "of two steps", store->path);
     }
     gyre_store_rewind(store);
-    if (store->mode == GYRE_STORE_BROKEN)
-        return gyre_fail_prefix(error, cause,
-                                "store %s: it is not known which commit "
-                                "stands; close and open it", store->path);
-    if (lost)
-        status = gyre_fail_prefix(error, GYRE_ROLLED_BACK,
-                                  "rolled back to step %llu, the last commit",
-                                  (unsigned long long)store->now.step);
+    status = gyre_store_tell_back(store, lost, cause, error);
     if (give_back(round, lost, &why) != GYRE_OK) {
         store->mode = GYRE_STORE_BROKEN;
         gyre_fail_prefix(error, status,
@@ -429,32 +440,23 @@ static gyre_status fall_back(gyre_round *round, gyre_status cause,
     return status;
 }
 
-static gyre_status end_stream(gyre_round *round, gyre_error *error)
-{
-    if (!round->streaming)
-        return GYRE_OK;
-    gyre_workers_close(round->store);
-    round->streaming = false;
-    return gyre_workers_join(round->store, &round->stats, error);
-}
-
 static gyre_status end_round(gyre_round *round, const void *blob,
                              size_t blob_bytes, gyre_error *error)
 {
     gyre_store *store = round->store;
+    bool lost = store->rounds_since > 0;
     gyre_status status = end_stream(round, error);
 
     if (round->state == GYRE_ROUND_SKIPPED)
-        status = give_back(round, false, error);
+        status = give_back(round, false, error); /* if update failed to */
     if (status != GYRE_OK)
-        return fall_back(round, status, error);
+        return fall_back(round, lost, status, error);
     adopt(round);
     if (store->rounds_since < store->commit_every)
         return GYRE_OK;
-    store->rounds_since--;     /* what fall_back counts as lost */
     status = gyre_store_commit_now(store, blob, blob_bytes, error);
     if (status != GYRE_OK)
-        return fall_back(round, status, error);
+        return fall_back(round, lost, status, error);
     round->report.committed = 1;
     round->report.commit_bytes = store->commit_bytes;
     return GYRE_OK;
@@ -489,6 +491,9 @@ gyre_status gyre_round_finish(gyre_round *round, const void *blob,
 
     if (round == NULL)
         return gyre_fail(error, GYRE_INVALID, "no round was given");
+    status = gyre_store_check_blob(round->store, blob, blob_bytes, error);
+    if (status != GYRE_OK)
+        return status;
     saved = gyre_fp_pin();
     if (round->state == GYRE_ROUND_OPEN)
         status = update_now(round, &text);
@@ -496,6 +501,9 @@ gyre_status gyre_round_finish(gyre_round *round, const void *blob,
         goto out;
     if (status == GYRE_OK)
         status = end_round(round, blob, blob_bytes, &text);
+    else
+        status = fall_back(round, round->store->rounds_since > 0, status,
+                           &text);
     if (status == GYRE_OK) {
         fill_report(round, begun);
         hand_report(&round->report, report);

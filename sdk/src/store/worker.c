@@ -357,9 +357,10 @@ gyre_status gyre_workers_join(gyre_store *store, gyre_worker_stats *stats,
 
     for (uint32_t d = 0; d < store->layout.devices; d++) {
         gyre_worker *w = store->places[d].worker;
-        gyre_status status = await(w, result == GYRE_OK ? error : NULL);
+        bool first = result == GYRE_OK || result == GYRE_STOPPED;
+        gyre_status status = await(w, first ? error : NULL);
 
-        if (result == GYRE_OK)
+        if (first && status != GYRE_OK)
             result = status;
         if (stats == NULL || w->stats.first_ns == 0)
             continue;

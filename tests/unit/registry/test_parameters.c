@@ -250,6 +250,48 @@ static void test_no_memory(void **state)
     }
 }
 
+/* ---- threads --------------------------------------------------------- */
+
+static void *make_many(void *user)
+{
+    static const char *const names[] = {"adam", "adamw", "sgd", "adagrad",
+                                        "lion"};
+    gyre_context *shared = user;
+
+    for (int i = 0; i < 100; i++) {
+        gyre_opt *opt = NULL;
+
+        if (gyre_opt_create(shared, names[i % 5], NULL, 0, &opt, NULL) !=
+            GYRE_OK)
+            return user;
+        gyre_opt_destroy(opt);
+    }
+    return NULL;
+}
+
+/* The first use of a context's registry, from several threads at once. */
+static void test_threads(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        gyre_context *shared = NULL;
+        pthread_t threads[4];
+
+        assert_int_equal(gyre_context_create(NULL, &shared, NULL), GYRE_OK);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, make_many,
+                                            shared),
+                             0);
+        for (int i = 0; i < 4; i++) {
+            void *failed = NULL;
+
+            pthread_join(threads[i], &failed);
+            assert_null(failed);
+        }
+        gyre_context_destroy(shared);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_text_forms),
         cmocka_unit_test(test_text_forms_in_another_locale),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests_name("registry/parameters", tests,

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking at a closed store: everything that is there, told one by one. */
+#include "config.h"
+
+#include "store/fsck.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <xxhash.h>
+
+static const uint64_t no_chunk = UINT64_MAX;
+
+void gyre_fsck_tell(gyre_fsck *fsck, const char *device, uint64_t chunk,
+                    const char *what, const char *format, ...)
+{
+    char text[GYRE_ERROR_TEXT];
+    gyre_fsck_problem problem = {device, chunk, what, text};
+    va_list arguments;
+    size_t n;
+
+    fsck->report.problems++;
+    if (fsck->each == NULL)
+        return;
+    n = (size_t)snprintf(text, sizeof(text), "%s: ", device);
+    if (n < sizeof(text)) {
+        va_start(arguments, format);
+        vsnprintf(text + n, sizeof(text) - n, format, arguments);
+        va_end(arguments);
+    }
+    fsck->each(fsck->user, &problem);
+}
+
+/* ---- superblocks, manifests, sizes ------------------------------------ */
+
+/* Called while attaching, in place of giving up. */
+static void complain(void *user, uint32_t device, const gyre_error *why)
+{
+    gyre_fsck *fsck = user;
+
+    fsck->heads = true;
+    gyre_fsck_tell(fsck, fsck->store->places[device].file, no_chunk,
+                   "superblock", "%s", why->text);
+}
+
+/* By the superblock's checksum; one that is wrong was told already. */
+static void check_copy(gyre_fsck *fsck, uint32_t d, char *room)
+{
+    gyre_store *store = fsck->store;
+    const char *file = store->places[d].file;
+    uint64_t bytes = store->layout.area_at[0];
+    gyre_error why = {GYRE_OK, ""};
+    gyre_super super;
+
+    if (gyre_workers_read(store, d, room, bytes, 0, &why) != GYRE_OK)
+        gyre_fsck_tell(fsck, file, no_chunk, "manifest", "%s", why.text);
+    else if (gyre_format_read_super(room, file, &super, NULL) == GYRE_OK &&
+             (super.manifest_bytes > bytes - GYRE_PAGE ||
+              XXH3_64bits(room + GYRE_PAGE, super.manifest_bytes) !=
+                  super.manifest_hash))
+        gyre_fsck_tell(fsck, file, no_chunk, "manifest",
+                       "its copy of the manifest is damaged");
+    else
+        return;
+    fsck->heads = true;
+}
+
+static void check_size(gyre_fsck *fsck, uint32_t d)
+{
+    const gyre_place *place = &fsck->store->places[d];
+    uint64_t need = fsck->store->layout.device_bytes[d];
+    struct stat info;
+
+    if (fstat(place->fd, &info) != 0 || !S_ISREG(info.st_mode) ||
+        (uint64_t)info.st_size >= need)
+        return;
+    fsck->heads = true;
+    gyre_fsck_tell(fsck, place->file, no_chunk, "truncated",
+                   "it has %llu bytes and should have %llu",
+                   (unsigned long long)info.st_size, (unsigned long long)need);
+}
+
+static gyre_status check_heads(gyre_fsck *fsck, gyre_error *error)
+{
+    gyre_store *store = fsck->store;
+    uint64_t bytes = store->layout.area_at[0];
+    char *room = gyre_alloc_aligned(store->context, bytes,
+                                    store->layout.align);
+
+    if (room == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a manifest");
+    for (uint32_t d = 0; d < store->layout.devices; d++) {
+        check_size(fsck, d);
+        check_copy(fsck, d, room);
+    }
+    gyre_free_aligned(store->context, room, bytes, store->layout.align);
+    return GYRE_OK;
+}
+
+/* ---- records ---------------------------------------------------------- */
+
+typedef struct seen {
+    uint64_t seq[GYRE_MAX_DEVICES][2]; /* 0: none */
+    uint64_t most[2];
+} seen;
+
+static gyre_status read_record(gyre_store *store, uint32_t d, uint32_t a,
+                               uint64_t *seq, gyre_error *why)
+{
+    gyre_layout *layout = &store->layout;
+    const gyre_entry *entries;
+    const uint64_t *steps;
+    const void *blob;
+    gyre_record record;
+    gyre_status status = gyre_workers_read(store, d, store->image,
+                                           layout->area_bytes,
+                                           layout->area_at[a], why);
+
+    if (status == GYRE_OK)
+        status = gyre_format_read_area(
+            store->image, layout->area_bytes, store->uuid, store->generation,
+            layout->chunks, layout->tensor_count, &record, &entries, &steps,
+            &blob, why);
+    if (status == GYRE_OK)
+        *seq = record.seq;
+    return status;
+}
+
+/*
+ * Every device should hold the same two commits.  Only right after creation is
+ * there but one.  A crash inside a commit also leaves records that are torn or
+ * one behind; that is no loss, but it is a copy less until two commits later.
+ */
+static void tell_record(gyre_fsck *fsck, const seen *s, uint32_t d, uint32_t a)
+{
+    const char *file = fsck->store->places[d].file;
+    gyre_error why = {GYRE_OK, ""};
+    uint64_t seq = 0;
+
+    if (s->seq[d][a] == s->most[a] && (s->most[a] != 0 || fsck->newest == 1))
+        return;
+    fsck->records[a] = true;
+    if (read_record(fsck->store, d, a, &seq, &why) == GYRE_OK)
+        gyre_fsck_tell(fsck, file, no_chunk, "record",
+                       "area %u holds commit %llu, another device %llu", a,
+                       (unsigned long long)seq,
+                       (unsigned long long)s->most[a]);
+    else
+        gyre_fsck_tell(fsck, file, no_chunk, "record", "area %u: %s", a,
+                       why.text);
+}
+
+static void check_records(gyre_fsck *fsck)
+{
+    gyre_store *store = fsck->store;
+    seen s;
+
+    memset(&s, 0, sizeof(s));
+    for (uint32_t d = 0; d < store->layout.devices; d++)
+        for (uint32_t a = 0; a < 2; a++) {
+            (void)read_record(store, d, a, &s.seq[d][a], NULL);
+            if (s.seq[d][a] > s.most[a])
+                s.most[a] = s.seq[d][a];
+        }
+    fsck->newest = s.most[0] > s.most[1] ? s.most[0] : s.most[1];
+    for (uint32_t d = 0; d < store->layout.devices; d++)
+        for (uint32_t a = 0; a < 2; a++)
+            tell_record(fsck, &s, d, a);
+}
+
+/* ---- chunks ----------------------------------------------------------- */
+
+static bool label_is_right(const gyre_store *store, uint64_t chunk,
+                           const float *data)
+{
+    uint32_t want[GYRE_LABEL / sizeof(uint32_t)];
+    size_t vars = gyre_layout_vars(&store->layout, chunk);
+    size_t elements = gyre_layout_chunk_elements(&store->layout, chunk);
+
+    gyre_format_label(want, store->uuid, store->generation, chunk,
+                      &store->current[chunk]);
+    return memcmp(want, data + vars * elements, GYRE_LABEL) == 0;
+}
+
+static uint8_t health_of(const gyre_store *store, uint64_t chunk,
+                         const float *data)
+{
+    const gyre_entry *entry = &store->current[chunk];
+    uint64_t hash = gyre_device_hash(
+        data, gyre_layout_vars(&store->layout, chunk),
+        gyre_layout_chunk_elements(&store->layout, chunk),
+        gyre_format_seed(store->uuid, store->generation, chunk, entry->step));
+
+    if (hash != entry->hash)
+        return GYRE_CHUNK_BAD;
+    return label_is_right(store, chunk, data) ? GYRE_CHUNK_GOOD
+                                              : GYRE_CHUNK_LABEL;
+}
+
+typedef struct survey {
+    gyre_fsck *fsck;
+    uint8_t *health;
+} survey;
+
+static gyre_status see_chunk(void *user, uint32_t device, gyre_work work,
+                             float *data, int *write, gyre_error *error)
+{
+    survey *s = user;
+
+    (void)device;
+    (void)write;
+    (void)error;
+    s->health[work.chunk] = health_of(s->fsck->store, work.chunk, data);
+    return GYRE_OK;
+}
+
+/* A stream ends at its first I/O error.  What it did not reach is read again
+ * one by one, so that one bad sector does not hide the rest. */
+uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health)
+{
+    gyre_store *store = fsck->store;
+    survey s = {fsck, health};
+    gyre_stream stream = {.table = store->current,
+                          .process = see_chunk,
+                          .user = &s};
+    uint64_t bad = 0;
+
+    memset(health, GYRE_CHUNK_UNSEEN, store->layout.chunks);
+    (void)gyre_workers_each(store, &stream, 0, store->layout.chunks, NULL);
+    for (uint64_t c = 0; c < store->layout.chunks; c++) {
+        if (health[c] == GYRE_CHUNK_UNSEEN &&
+            gyre_workers_each(store, &stream, c, c + 1, NULL) != GYRE_OK)
+            health[c] = GYRE_CHUNK_UNREADABLE;
+        bad += health[c] >= GYRE_CHUNK_BAD;
+    }
+    return bad;
+}
+
+static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
+                                  float *data, int *write, gyre_error *error)
+{
+    gyre_fsck *fsck = user;
+    const gyre_store *store = fsck->store;
+    const gyre_layout *layout = &store->layout;
+    uint8_t health = health_of(store, work.chunk, data);
+    const char *what;
+
+    (void)device;
+    (void)write;
+    (void)error;
+    if (health == GYRE_CHUNK_BAD) {
+        what = gyre_format_diagnose(
+            store->uuid, store->generation, work.chunk,
+            &store->current[work.chunk], data,
+            gyre_layout_vars(layout, work.chunk),
+            gyre_layout_chunk_elements(layout, work.chunk), fsck->text,
+            sizeof(fsck->text));
+    } else if (health == GYRE_CHUNK_LABEL) {
+        what = "label";
+        snprintf(fsck->text, sizeof(fsck->text),
+                 "its label is damaged; its data are whole");
+    } else {
+        what = "unreadable";
+        snprintf(fsck->text, sizeof(fsck->text),
+                 "it was read wrong once and right the second time: the "
+                 "device cannot be trusted");
+    }
+    snprintf(fsck->what, sizeof(fsck->what), "%s", what);
+    return GYRE_OK;
+}
+
+static void name_failed_read(gyre_fsck *fsck, uint64_t chunk,
+                             const gyre_error *why)
+{
+    const gyre_store *store = fsck->store;
+    const gyre_layout *layout = &store->layout;
+    uint64_t end = gyre_layout_offset(layout, chunk,
+                                      store->current[chunk].version) +
+                   gyre_layout_chunk_bytes(layout, chunk);
+    struct stat info;
+
+    if (fstat(store->places[layout->places[chunk].device].fd, &info) == 0 &&
+        S_ISREG(info.st_mode) && (uint64_t)info.st_size < end) {
+        snprintf(fsck->what, sizeof(fsck->what), "truncated");
+        snprintf(fsck->text, sizeof(fsck->text),
+                 "it ends at byte %llu, and the file has %llu",
+                 (unsigned long long)end, (unsigned long long)info.st_size);
+        return;
+    }
+    snprintf(fsck->what, sizeof(fsck->what), "unreadable");
+    snprintf(fsck->text, sizeof(fsck->text), "%.250s", why->text);
+}
+
+/* In the caller's thread and in the order of the chunks. */
+static void tell_chunks(gyre_fsck *fsck)
+{
+    gyre_store *store = fsck->store;
+    gyre_stream stream = {.table = store->current,
+                          .process = diagnose_chunk,
+                          .user = fsck};
+
+    for (uint64_t c = 0; c < store->layout.chunks; c++) {
+        gyre_error why = {GYRE_OK, ""};
+        char range[256];
+
+        if (fsck->health[c] == GYRE_CHUNK_GOOD)
+            continue;
+        if (gyre_workers_each(store, &stream, c, c + 1, &why) != GYRE_OK)
+            name_failed_read(fsck, c, &why);
+        gyre_layout_describe(&store->layout, c, range, sizeof(range));
+        gyre_fsck_tell(fsck,
+                       store->places[store->layout.places[c].device].file, c,
+                       fsck->what, "chunk %llu (%s): %s",
+                       (unsigned long long)c, range, fsck->text);
+        fsck->labels += fsck->health[c] == GYRE_CHUNK_LABEL;
+        fsck->unreadable += fsck->health[c] == GYRE_CHUNK_UNREADABLE;
+    }
+}
+
+/* ---- the whole look --------------------------------------------------- */
+
+static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
+{
+    gyre_store *store = fsck->store;
+
+    fsck->health = gyre_alloc_zero(store->context, store->layout.chunks, 1);
+    if (fsck->health == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
+    fsck->bad = gyre_fsck_survey(fsck, fsck->health);
+    tell_chunks(fsck);
+    fsck->report.chunks = store->layout.chunks;
+    fsck->report.step = store->now.step;
+    if (store->now.dirty)
+        gyre_fsck_tell(fsck, store->places[0].file, no_chunk, "dirty",
+                       "the store works in place and was interrupted inside a "
+                       "round after step %llu; %s",
+                       (unsigned long long)store->now.step,
+                       fsck->bad > 0 ? "it is a mixture of two steps"
+                                     : "nothing of that round was written");
+    return GYRE_OK;
+}
+
+/* Is there a way back?  Leaves the newest record chosen. */
+static gyre_status check_previous(gyre_fsck *fsck, gyre_error *error)
+{
+    gyre_store *store = fsck->store;
+    uint64_t newest = 0;
+    uint8_t *health;
+
+    if (fsck->bad == 0 || store->layout.versions == 1)
+        return GYRE_OK;
+    health = gyre_alloc(store->context, store->layout.chunks, 1);
+    if (health == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
+    if (gyre_store_choose(store, store->now.seq, &newest, NULL) == GYRE_OK)
+        fsck->report.previous_whole = gyre_fsck_survey(fsck, health) == 0;
+    gyre_free(store->context, health, store->layout.chunks, 1);
+    return gyre_store_choose(store, UINT64_MAX, &newest, error);
+}
+
+static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
+                        gyre_error *error)
+{
+    gyre_store *store = fsck->store;
+    uint64_t newest = 0;
+    gyre_status status;
+
+    /* Reading needs no optimizer, and what is mended here neither. */
+    store->read_only = true;
+    store->manifest = fsck->manifest;
+    store->complain = complain;
+    store->complain_user = fsck;
+    status = gyre_store_attach(store, options, error);
+    if (status != GYRE_OK)
+        return status;
+    if (fsck->manifest != NULL)
+        gyre_fsck_tell(fsck, store->places[0].file, no_chunk, "manifest",
+                       "%s/manifest.json is missing or damaged; the copy in a "
+                       "device file was used", store->path);
+    status = check_heads(fsck, error);
+    if (status != GYRE_OK)
+        return status;
+    check_records(fsck);
+    status = gyre_store_choose(store, UINT64_MAX, &newest, error);
+    if (status != GYRE_OK)
+        return status;
+    store->next_seq = newest + 1;
+    status = check_chunks(fsck, error);
+    if (status == GYRE_OK)
+        status = check_previous(fsck, error);
+    return status;
+}
+
+/* Only a manifest that is missing or wrong is looked for elsewhere. */
+static gyre_status find_manifest(gyre_fsck *fsck, gyre_context *context,
+                                 const char *path, gyre_error *error)
+{
+    gyre_store *probe;
+    gyre_status status = gyre_store_blank(context, path, NULL, &probe, error);
+
+    if (status != GYRE_OK)
+        return status;
+    status = gyre_place_resolve(probe, error);
+    if (status == GYRE_OK)
+        status = gyre_manifest_read(probe, error);
+    if ((status == GYRE_NOT_FOUND || status == GYRE_FORMAT) &&
+        gyre_fsck_recover(context, probe->path, &fsck->manifest, NULL) ==
+            GYRE_OK)
+        status = GYRE_OK;
+    gyre_store_free(probe);
+    return status;
+}
+
+static gyre_status mend(gyre_fsck *fsck, unsigned flags, gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    if (fsck->report.problems == 0)
+        return GYRE_OK;
+    if (flags & GYRE_FSCK_REPAIR)
+        status = gyre_fsck_repair(fsck, error);
+    if (status == GYRE_OK && (flags & GYRE_FSCK_SALVAGE) &&
+        !fsck->report.repaired)
+        status = gyre_fsck_salvage(fsck, error);
+    return status;
+}
+
+static gyre_status check_arguments(const gyre_store_options *options,
+                                   unsigned flags,
+                                   const gyre_fsck_report *report,
+                                   gyre_error *error)
+{
+    if (report != NULL && report->size == 0)
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_fsck_report: zero the struct and set size");
+    if (flags & ~(unsigned)(GYRE_FSCK_REPAIR | GYRE_FSCK_SALVAGE))
+        return gyre_fail(error, GYRE_INVALID, "fsck: flags 0x%x are not known",
+                         flags);
+    if (flags != 0 && options != NULL && options->read_only)
+        return gyre_fail(error, GYRE_INVALID,
+                         "fsck cannot mend a store that is opened read-only");
+    return GYRE_OK;
+}
+
+gyre_status gyre_store_fsck(gyre_context *context, const char *path,
+                            const gyre_store_options *options, unsigned flags,
+                            void (*each)(void *user,
+                                         const gyre_fsck_problem *problem),
+                            void *user, gyre_fsck_report *report,
+                            gyre_error *error)
+{
+    gyre_fsck fsck = {.each = each, .user = user};
+    gyre_error text = {GYRE_OK, ""};
+    gyre_fp saved = gyre_fp_pin();
+    gyre_status status = check_arguments(options, flags, report, &text);
+
+    fsck.report.size = sizeof(fsck.report);
+    if (status == GYRE_OK)
+        status = gyre_store_blank(context, path, options, &fsck.store, &text);
+    if (status == GYRE_OK)
+        status = find_manifest(&fsck, context, path, &text);
+    if (status == GYRE_OK)
+        status = look(&fsck, options, &text);
+    if (status == GYRE_OK)
+        status = mend(&fsck, flags, &text);
+    if (status == GYRE_OK && report != NULL) {
+        size_t size = report->size < sizeof(*report) ? report->size
+                                                     : sizeof(*report);
+
+        memcpy(report, &fsck.report, size);
+        report->size = size;
+    }
+    if (fsck.store != NULL) {
+        gyre_free(context, fsck.health, fsck.store->layout.chunks, 1);
+        gyre_store_free(fsck.store);
+    }
+    gyre_free_text(context, fsck.manifest);
+    gyre_fp_restore(saved);
+    if (status != GYRE_OK && error != NULL)
+        *error = text;
+    return status;
+}

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# Crashes, faults, kills, lost allocations and full disks.  GYRE_FAULT_LONG=1
+# runs the long forms; GYRE_FAULT_FOLDER chooses where the stores lie.
+fault_tests_c = \
+	tests/fault/test_alloc \
+	tests/fault/test_explorer \
+	tests/fault/test_io_faults \
+	tests/fault/test_kill \
+	tests/fault/test_loop \
+	tests/fault/test_space
+check_PROGRAMS += $(fault_tests_c)
+# Thousands of opens and processes.
+slow_tests += $(fault_tests_c)
+
+check_LTLIBRARIES += tests/fault/libfault.la
+tests_fault_libfault_la_SOURCES = tests/fault/common.c tests/fault/place.c
+tests_fault_libfault_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_fault_libfault_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
+EXTRA_DIST += tests/fault/common.h tests/fault/explorer.h
+
+fault_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+fault_ldadd = tests/fault/libfault.la $(LDADD) $(XXHASH_LIBS)
+
+tests_fault_test_explorer_SOURCES = tests/fault/test_explorer.c \
+	tests/fault/explorer.c
+tests_fault_test_explorer_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_explorer_LDADD = $(fault_ldadd)
+tests_fault_test_io_faults_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_io_faults_LDADD = $(fault_ldadd)
+tests_fault_test_kill_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_kill_LDADD = $(fault_ldadd)
+tests_fault_test_loop_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_loop_LDADD = $(fault_ldadd)
+tests_fault_test_alloc_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_alloc_LDADD = $(fault_ldadd)
+tests_fault_test_space_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_space_LDADD = $(fault_ldadd)

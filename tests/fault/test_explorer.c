@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * After a crash at any moment the store opens whole: the crash explorer over
+ * recorded runs, and three tests of that test (a flush taken out of the code).
+ *
+ * A state is bad when the store does not open, or holds anything but what the
+ * uninterrupted run held at the last commit completed before the crash or at
+ * the one in progress.  When a flush was taken out, the commit before is
+ * allowed too: then only mixtures are counted.
+ */
+#include "config.h"
+
+#include "fault/common.h"
+#include "fault/explorer.h"
+
+#include "store/store.h"
+
+#include <stdio.h>
+
+typedef struct trial {
+    fault_model model;
+    fault_place place;
+    unit_memory memory;
+    gyre_context *context;
+    fault_history history;
+    uint32_t commit_every;
+    gyre_io_recorder *recorder;
+    explorer *explorer;
+    char files[FAULT_DEVICES][FAULT_PATH];
+    uint64_t area_at, data_at;
+
+    /* how to judge */
+    bool fast, lenient;
+    uint64_t go_on;            /* one more round in every n-th state; 0: none */
+    uint64_t seen, told, continued;
+} trial;
+
+/* ---- recording -------------------------------------------------------- */
+
+static void record(trial *t, const char *io, bool early)
+{
+    gyre_store_options options = fault_options(io);
+    gyre_error error = {GYRE_OK, ""};
+    const char *paths[FAULT_DEVICES];
+    gyre_store *store;
+
+    fault_ok(fault_create(t->context, &t->model, &t->place, &options, &store,
+                          &error), &error);
+    for (size_t d = 0; d < t->place.count; d++) {
+        snprintf(t->files[d], sizeof(t->files[d]), "%s",
+                 store->places[d].file);
+        paths[d] = t->files[d];
+    }
+    t->area_at = store->layout.area_at[0];
+    t->data_at = store->layout.data_at;
+    gyre_store_close(store);
+    t->explorer = explorer_create(paths, t->place.count);
+    fault_ok(gyre_io_recorder_create(t->context, &t->recorder, &error),
+             &error);
+    options.buffers = 4;
+    options.commit_every = t->commit_every;
+    options.recorder = t->recorder;
+    fault_ok(fault_open(t->context, &t->place, &options, &store, &error),
+             &error);
+    memset(&t->history, 0, sizeof(t->history));
+    fault_ok(fault_look(store, &t->history.picture[0], &error), &error);
+    t->history.early = early;
+    for (uint64_t r = 1; r <= FAULT_ROUNDS; r++) {
+        gyre_round_report report;
+
+        fault_ok(fault_round(&t->model, store, early, &report, &error),
+                 &error);
+        gyre_io_recorder_mark(t->recorder, r);
+        fault_ok(fault_look(store, &t->history.picture[r], &error), &error);
+    }
+    gyre_store_close(store);
+}
+
+static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
+                    const char *io, bool early)
+{
+    trial *t = calloc(1, sizeof(*t));
+
+    fault_model_make(&t->model, scale);
+    fault_place_make(&t->place, devices, false);
+    t->context = unit_context(&t->memory);
+    t->commit_every = commit_every;
+    record(t, io, early);
+    return t;
+}
+
+static void end(trial *t)
+{
+    explorer_destroy(t->explorer);
+    gyre_io_recorder_destroy(t->recorder);
+    gyre_context_destroy(t->context);
+    unit_memory_check(&t->memory);
+    fault_place_remove(&t->place);
+    fault_model_free(&t->model);
+    free(t);
+}
+
+/* ---- judging ---------------------------------------------------------- */
+
+/* May a store be at this round, when `mark` rounds had been finished? */
+static bool allowed(const trial *t, uint64_t mark, uint64_t round)
+{
+    uint64_t n = t->commit_every, last = mark / n * n;
+
+    return round == last || round == last + n ||
+           (t->lenient && round + n == last);
+}
+
+static const char *compare(trial *t, gyre_store *store, uint64_t mark,
+                           gyre_error *error)
+{
+    fault_picture now;
+
+    if (fault_look(store, &now, error) != GYRE_OK)
+        return "reading";
+    if (now.round > FAULT_ROUNDS || !allowed(t, mark, now.round))
+        return "round";
+    return fault_differs(&now, &t->history.picture[now.round], true);
+}
+
+static const char *go_on(trial *t, gyre_store *store, gyre_error *error)
+{
+    gyre_store_info info = {.size = sizeof(info)};
+    gyre_round_report report;
+    fault_picture now;
+
+    (void)gyre_store_get_info(store, &info, error);
+    if (info.round == FAULT_ROUNDS)
+        return NULL;
+    t->continued++;
+    if (fault_round(&t->model, store, t->history.early, &report, error) !=
+            GYRE_OK ||
+        fault_look(store, &now, error) != GYRE_OK)
+        return "the next round";
+    return fault_differs(&now, &t->history.picture[info.round + 1],
+                         t->commit_every == 1);
+}
+
+static int judge(void *user, const explorer_state *state)
+{
+    trial *t = user;
+    gyre_store_options options = fault_options("posix");
+    gyre_error error = {GYRE_OK, ""};
+    const char *wrong = "opening";
+    gyre_store *store;
+
+    options.fast = t->fast;
+    options.commit_every = t->commit_every;
+    t->seen++;
+    if (fault_open(t->context, &t->place, &options, &store, &error) ==
+        GYRE_OK) {
+        wrong = compare(t, store, state->mark, &error);
+        if (wrong == NULL && t->go_on != 0 && t->seen % t->go_on == 0)
+            wrong = go_on(t, store, &error);
+        gyre_store_close(store);
+    }
+    if (wrong != NULL && !t->lenient && t->told++ < 5)
+        printf("# bad: %s (place %zu, mark %llu, %zu unflushed, %zu landed, "
+               "%zu torn): %s\n", wrong, state->place,
+               (unsigned long long)state->mark, state->unflushed,
+               state->landed, state->torn, error.text);
+    return wrong != NULL;
+}
+
+static uint64_t tell(const trial *t, const char *what,
+                     const explorer_counts *counts)
+{
+    printf("# %s, %s open: states: %llu, bad: %llu (up to %zu unflushed, "
+           "%llu went on)\n", what, t->fast ? "fast" : "verifying",
+           (unsigned long long)counts->states, (unsigned long long)counts->bad,
+           counts->most_unflushed, (unsigned long long)t->continued);
+    fflush(stdout);
+    return counts->bad;
+}
+
+/* ---- small stores: everything ----------------------------------------- */
+
+static uint64_t explore_all(trial *t, const char *what, bool fast)
+{
+    explorer_counts counts = {0};
+    size_t most = fault_long() ? 10 : 6;
+
+    t->fast = fast;
+    t->go_on = fast ? 0 : 5;
+    t->continued = 0;
+    explorer_all(t->explorer, most, EXPLORER_TEARS, 1, judge, t, &counts);
+    assert_true(counts.states > 100);
+    return tell(t, what, &counts);
+}
+
+static void small(const char *what, uint32_t commit_every, const char *io,
+                  bool early)
+{
+    trial *t = begin(2, 1, commit_every, io, early);
+    uint64_t bad;
+
+    explorer_take(t->explorer, t->recorder, NULL, NULL);
+    bad = explore_all(t, what, false);
+    bad += explore_all(t, what, true);
+    end(t);
+    assert_int_equal(bad, 0);
+}
+
+static void test_posix(void **state)
+{
+    (void)state;
+    small("posix", 1, "posix", false);
+}
+
+static void test_uring(void **state)
+{
+    (void)state;
+    small("uring", 1, "auto", false);
+}
+
+static void test_commit_every_2(void **state)
+{
+    (void)state;
+    small("commit every 2", 2, "auto", false);
+}
+
+static void test_early(void **state)
+{
+    (void)state;
+    small("early", 1, "auto", true);
+}
+
+static void test_early_every_2(void **state)
+{
+    (void)state;
+    small("early, commit every 2", 2, "posix", true);
+}
+
+/* ---- a larger store: samples ------------------------------------------ */
+
+static void test_samples(void **state)
+{
+    trial *t = begin(2, 20, 1, "auto", false);
+    uint64_t samples = fault_long() ? 200000 : 10000, bad = 0;
+
+    (void)state;
+    explorer_take(t->explorer, t->recorder, NULL, NULL);
+    for (int fast = 0; fast < 2; fast++) {
+        explorer_counts counts = {0};
+
+        t->fast = fast;
+        t->go_on = fast ? 0 : 50;
+        t->continued = 0;
+        explorer_sample(t->explorer, fast ? samples / 4 : samples, 2, judge, t,
+                        &counts);
+        bad += tell(t, "larger store, sampled", &counts);
+    }
+    end(t);
+    assert_int_equal(bad, 0);
+}
+
+/* ---- tests of the test ------------------------------------------------ */
+
+/* Flushes alternate in a commit: one before the record, one after it.  Told
+ * apart by what the file's last write before the flush was. */
+typedef struct dropping {
+    const trial *trial;
+    bool after;                /* drop those after the record, else before */
+    bool record[FAULT_DEVICES]; /* the last write on this file was one */
+} dropping;
+
+static int drop(void *user, const gyre_io_event *event)
+{
+    dropping *d = user;
+    size_t tail = strlen(event->file), f = 0;
+
+    while (strcmp(d->trial->files[f] + strlen(d->trial->files[f]) - tail,
+                  event->file) != 0)
+        f++;
+    if (event->kind == GYRE_IO_FLUSH_START)
+        return d->record[f] == d->after;
+    d->record[f] = event->offset >= d->trial->area_at &&
+                   event->offset < d->trial->data_at;
+    return 0;
+}
+
+static uint64_t without(trial *t, const char *what, bool after, bool fast)
+{
+    dropping d = {.trial = t, .after = after};
+    explorer_counts counts = {0};
+
+    explorer_take(t->explorer, t->recorder, drop, &d);
+    t->lenient = true;
+    t->fast = fast;
+    t->go_on = 0;
+    t->continued = 0;
+    explorer_all(t->explorer, 6, 1, 3, judge, t, &counts);
+    return tell(t, what, &counts);
+}
+
+static void test_flushes_matter(void **state)
+{
+    trial *t = begin(2, 1, 1, "auto", false);
+    const char *before = "without the flush before the record";
+    const char *after = "without the flush after the record";
+    uint64_t before_verifying = without(t, before, false, false);
+    uint64_t before_fast = without(t, before, false, true);
+    uint64_t after_verifying = without(t, after, true, false);
+    uint64_t after_fast = without(t, after, true, true);
+
+    (void)state;
+    end(t);
+    assert_int_equal(before_verifying, 0);
+    assert_true(before_fast > 0);
+    assert_true(after_verifying > 0);
+    assert_true(after_fast > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_posix),
+        cmocka_unit_test(test_uring),
+        cmocka_unit_test(test_commit_every_2),
+        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_early_every_2),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_flushes_matter),
+    };
+
+    return cmocka_run_group_tests_name("explorer", tests, NULL, NULL);
+}

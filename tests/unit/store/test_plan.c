@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Declared, then held against what happened: memory, disk, and the bytes of a
+ * step, by closed formula and by a recorder below the store.
+ */
+#include "config.h"
+
+#include "fixture.h"
+
+#include "io/io.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+typedef struct world {
+    fixture f;
+    model m;
+} world;
+
+static int setup(void **state)
+{
+    world *w = calloc(1, sizeof(*w));
+
+    assert_non_null(w);
+    fixture_begin(&w->f);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world *w = *state;
+
+    fixture_end(&w->f);
+    model_free(&w->m);
+    free(w);
+    return 0;
+}
+
+static gyre_store_plan plan_of(world *w, const gyre_store_spec *spec,
+                               const gyre_store_options *options)
+{
+    gyre_store_plan plan = {.size = sizeof(plan)};
+
+    good(&w->f, gyre_store_make_plan(w->f.context, spec, options, &plan,
+                                     &w->f.error));
+    assert_int_equal(plan.total_bytes,
+                     plan.buffer_bytes + plan.gradient_bytes +
+                         plan.leaf_bytes + plan.table_bytes +
+                         plan.other_bytes);
+    return plan;
+}
+
+/* ---- bytes of a step -------------------------------------------------- */
+
+static uint64_t recorded_writes(const gyre_io_recorder *recorder, size_t from)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = from; i < gyre_io_recorder_count(recorder); i++)
+        if (gyre_io_recorder_at(recorder, i)->kind == GYRE_IO_WRITE_START)
+            bytes += gyre_io_recorder_at(recorder, i)->bytes;
+    return bytes;
+}
+
+static void check_bytes(world *w, const char *optimizer, gyre_dtype dtype,
+                        gyre_io_recorder *recorder)
+{
+    gyre_store_spec spec = spec_of(&w->m);
+    gyre_store_options options = plain_options();
+    gyre_round_report r = {.size = sizeof(r)};
+    uint64_t n = model_trainable(&w->m);
+    float *out[MODEL_MOST];
+    gyre_store_plan plan;
+    uint64_t vars;
+    size_t from;
+
+    spec.optimizer = optimizer;
+    spec.chunk_elements = 4096;
+    fixture_devices(&w->f, &spec, 3);
+    options.recorder = recorder;
+    plan = plan_of(w, &spec, &options);
+    fixture_create(&w->f, &w->m, &spec, &options);
+    vars = 1 + info_of(&w->f).slots;
+    for (size_t i = 0; i < w->m.count; i++) {
+        out[i] = malloc(w->m.elements[i] * 4 + 1);
+        good(&w->f, gyre_store_bind(w->f.store, i, dtype, out[i],
+                                    &w->f.error));
+    }
+    from = gyre_io_recorder_count(recorder);
+    fixture_round(&w->f, &w->m, 1, NULL, &r);
+    assert_int_equal(r.gradient_bytes, 4 * n);
+    assert_int_equal(r.parameter_bytes, gyre_dtype_bytes(dtype) * n);
+    assert_int_equal(r.read_bytes, 4 * n * vars);
+    assert_int_equal(r.write_bytes, 4 * n * vars);
+    assert_int_equal(r.padding_bytes % 2, 0);
+    assert_int_equal(recorded_writes(recorder, from),
+                     r.write_bytes + r.padding_bytes / 2 + r.commit_bytes);
+    assert_int_equal(plan.read_bytes_per_step,
+                     r.read_bytes + r.padding_bytes / 2);
+    assert_int_equal(plan.write_bytes_per_step,
+                     r.write_bytes + r.padding_bytes / 2 + r.commit_bytes);
+    assert_true(r.exposed_ns <= r.store_ns);
+    fixture_close(&w->f);
+    for (size_t i = 0; i < w->m.count; i++)
+        free(out[i]);
+}
+
+static void test_bytes_are_the_closed_forms(void **state)
+{
+    static const char *const optimizers[] = {"adamw", "adam", "sgd", "adagrad",
+                                             "lion"};
+    world *w = *state;
+
+    model_mixed(&w->m);
+    for (size_t i = 0; i < 5; i++) {
+        gyre_io_recorder *recorder = NULL;
+
+        good(&w->f, gyre_io_recorder_create(w->f.context, &recorder,
+                                            &w->f.error));
+        snprintf(w->f.path, sizeof(w->f.path), "%s/%s", w->f.root,
+                 optimizers[i]);
+        check_bytes(w, optimizers[i], i % 2 ? GYRE_BF16 : GYRE_F32, recorder);
+        gyre_io_recorder_destroy(recorder);
+    }
+}
+
+/* ---- disk ------------------------------------------------------------- */
+
+/* miles#2739: a sparse file dies when space runs out; here every block is
+ * real before the first step. */
+static void test_disk_is_reserved_as_planned(void **state)
+{
+    world *w = *state;
+    gyre_store_spec spec;
+    gyre_store_plan plan;
+    uint64_t files = 0;
+
+    model_mixed(&w->m);
+    spec = spec_of(&w->m);
+    fixture_devices(&w->f, &spec, 2);
+    plan = plan_of(w, &spec, NULL);
+    fixture_create(&w->f, &w->m, &spec, NULL);
+    for (size_t d = 0; d < 2; d++) {
+        DIR *dir = opendir(w->f.device[d]);
+        struct dirent *entry;
+        uint64_t reserved = 0;
+
+        assert_string_equal(gyre_store_device(w->f.store, d, &reserved),
+                            w->f.device[d]);
+        while ((entry = readdir(dir)) != NULL) {
+            char path[512];
+            struct stat st;
+
+            snprintf(path, sizeof(path), "%s/%s", w->f.device[d],
+                     entry->d_name);
+            if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+                continue;
+            assert_int_equal(st.st_size, reserved);
+            assert_true((uint64_t)st.st_blocks * 512 >= reserved);
+            files += (uint64_t)st.st_size;
+        }
+        closedir(dir);
+    }
+    assert_null(gyre_store_device(w->f.store, 2, NULL));
+    assert_int_equal(files, plan.disk_bytes);
+    assert_int_equal(files, info_of(&w->f).disk_bytes);
+    assert_int_equal(plan.chunks, info_of(&w->f).chunks);
+    assert_int_equal(plan.chunk_elements, info_of(&w->f).chunk_elements);
+}
+
+/* ---- memory ----------------------------------------------------------- */
+
+/* Everything that a store does, and the most memory it took at once. */
+static uint64_t measured_peak(world *w, const gyre_store_spec *spec,
+                              const gyre_store_options *options)
+{
+    uint64_t base = gyre_context_memory(w->f.context, NULL), peak;
+    float x;
+
+    w->f.memory.peak = w->f.memory.bytes;
+    fixture_create(&w->f, &w->m, spec, options);
+    for (uint64_t t = 0; t < 2; t++)
+        fixture_round(&w->f, &w->m, t, NULL, NULL);
+    good(&w->f, gyre_store_read(w->f.store, 0, -1, 0, 1, GYRE_F32, &x,
+                                &w->f.error));
+    good(&w->f, gyre_store_digest(w->f.store, (char[GYRE_DIGEST_TEXT]){0},
+                                  &w->f.error));
+    fixture_round(&w->f, &w->m, 3, NULL, NULL);
+    fixture_close(&w->f);
+    fixture_open(&w->f, options);
+    fixture_round(&w->f, &w->m, 4, NULL, NULL);
+    fixture_close(&w->f);
+    peak = w->f.memory.peak;
+    assert_int_equal(gyre_context_memory(w->f.context, NULL), base);
+    return peak - base;
+}
+
+/* DS#1891, #3606: a hard cap that fails early; how do I size buffers? */
+static void test_planned_memory_is_what_is_taken(void **state)
+{
+    static const struct {
+        size_t devices;
+        uint64_t chunk;
+        uint32_t buffers;
+        const char *optimizer;
+    } cases[] = {
+        {1, 0, 0, "adamw"},      {1, 65536, 8, "adamw"}, {1, 65536, 2, "adam"},
+        {2, 65536, 3, "adagrad"}, {3, 32768, 4, "sgd"},  {1, 8192, 4, "lion"},
+    };
+    world *w = *state;
+
+    model_add(&w->m, "a", 300000, 0, 0);
+    model_add(&w->m, "b", 200001, 0, 0);
+    model_add(&w->m, "c", 100000, 0, GYRE_TENSOR_FROZEN);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        gyre_store_spec spec = spec_of(&w->m);
+        gyre_store_options options = plain_options();
+        uint64_t planned, peak;
+
+        spec.optimizer = cases[i].optimizer;
+        spec.chunk_elements = cases[i].chunk;
+        options.buffers = cases[i].buffers;
+        fixture_devices(&w->f, &spec, cases[i].devices);
+        snprintf(w->f.path, sizeof(w->f.path), "%s/c%zu", w->f.root, i);
+        planned = plan_of(w, &spec, &options).total_bytes;
+        peak = measured_peak(w, &spec, &options);
+        if (peak > planned || planned > peak + peak / 10)
+            fail_msg("case %d: %d bytes planned, %d taken", (int)i,
+                     (int)planned, (int)peak);
+    }
+}
+
+/* Buffers do not depend on the number of chunks; what does is small. */
+static void test_memory_per_chunk_is_bounded(void **state)
+{
+    world *w = *state;
+    uint64_t few = 0, many = 0, few_chunks = 0;
+
+    model_add(&w->m, "a", 512 * 1024, 0, 0);
+    for (int k = 0; k < 2; k++) {
+        gyre_store_spec spec = spec_of(&w->m);
+        gyre_store_options options = plain_options();
+        gyre_store_plan plan;
+
+        spec.chunk_elements = k == 0 ? 16384 : 1024;
+        snprintf(w->f.path, sizeof(w->f.path), "%s/k%d", w->f.root, k);
+        plan = plan_of(w, &spec, &options);
+        many = measured_peak(w, &spec, &options) - plan.buffer_bytes;
+        if (k == 0) {
+            few = many;
+            few_chunks = plan.chunks;
+            continue;
+        }
+        /* The table is 64 bytes: two entries of 24 and a place of 16.  With
+         * the commit's image (24), the fresh entry, counter and state of a
+         * round (24 + 8 + 1) and two places in the queue (2 * 16) 153; the
+         * image is rounded up to a page. */
+        assert_true(many > few);
+        assert_true(many - few <= 153 * (plan.chunks - few_chunks) + 4096);
+    }
+}
+
+static size_t entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    size_t n = 0;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        n += entry->d_name[0] != '.';
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static void test_memory_limit_refuses_before_anything_is_made(void **state)
+{
+    world *w = *state;
+    gyre_store_spec spec;
+    gyre_store_options options = plain_options();
+    uint64_t total;
+
+    model_mixed(&w->m);
+    spec = spec_of(&w->m);
+    fixture_devices(&w->f, &spec, 2);
+    total = plan_of(w, &spec, NULL).total_bytes;
+    options.memory_limit = total - 1;
+    expect(&w->f, gyre_store_create(w->f.context, w->f.path, &spec, &options,
+                                    &w->f.store, &w->f.error),
+           GYRE_NO_MEMORY);
+    unit_assert_text(&w->f.error, "fewer buffers");
+    assert_null(w->f.store);
+    assert_int_equal(entries(w->f.path), 0);
+    assert_int_equal(entries(w->f.device[0]), 0);
+    options.memory_limit = total;
+    fixture_create(&w->f, &w->m, &spec, &options);
+    fixture_round(&w->f, &w->m, 1, NULL, NULL);
+    fixture_close(&w->f);
+    options.memory_limit = total - 1;
+    expect(&w->f, gyre_store_open(w->f.context, w->f.path, &options,
+                                  &w->f.store, &w->f.error), GYRE_NO_MEMORY);
+    options.read_only = 1; /* holds no gradients */
+    fixture_open(&w->f, &options);
+}
+
+static void test_plan_is_checked(void **state)
+{
+    world *w = *state;
+    gyre_store_spec spec;
+    gyre_store_plan plan = {0};
+
+    model_mixed(&w->m);
+    spec = spec_of(&w->m);
+    expect(&w->f, gyre_store_make_plan(w->f.context, &spec, NULL, &plan,
+                                       &w->f.error), GYRE_INVALID);
+    plan.size = sizeof(plan);
+    spec.chunk_elements = 1000;
+    expect(&w->f, gyre_store_make_plan(w->f.context, &spec, NULL, &plan,
+                                       &w->f.error), GYRE_RANGE);
+    unit_assert_text(&w->f.error, "multiple of 1024");
+    spec.chunk_elements = 0;
+    spec.optimizer = "adamv";
+    expect(&w->f, gyre_store_make_plan(w->f.context, &spec, NULL, &plan,
+                                       &w->f.error), GYRE_NOT_FOUND);
+    unit_assert_text(&w->f.error, "adamw");
+    assert_int_equal(entries(w->f.root), 0);
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(test_bytes_are_the_closed_forms),
+        IN_A_WORLD(test_disk_is_reserved_as_planned),
+        IN_A_WORLD(test_planned_memory_is_what_is_taken),
+        IN_A_WORLD(test_memory_per_chunk_is_bounded),
+        IN_A_WORLD(test_memory_limit_refuses_before_anything_is_made),
+        IN_A_WORLD(test_plan_is_checked),
+    };
+
+    return cmocka_run_group_tests_name("store: plan", tests, NULL, NULL);
+}
