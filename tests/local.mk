@@ -34,6 +34,7 @@ include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
 endif
+include tests/fuzz/local.mk
 
 include tests/peer/local.mk
 

@@ -28,7 +28,7 @@ typedef struct gyre_fsck {
     gyre_fsck_report report;
     uint8_t *health;           /* [chunks], of the newest record */
     uint64_t bad, unreadable, labels;
-    bool heads;                /* a superblock, manifest or file size is wrong */
+    bool heads;                /* a superblock, copy or file size is wrong */
     bool records[2];           /* a device lacks a record in this area */
     uint64_t newest;           /* highest record number seen */
     char what[16];             /* of the chunk looked at last */

@@ -70,8 +70,8 @@ static gyre_status match(importing *in, const gyre_st_tensor *t,
 
     if (!find_target(store, t->name, &tensor, &var))
         return gyre_fail(error, GYRE_NOT_FOUND,
-                         "%s: tensor \"%.200s\" is not in store %s", in->st.path,
-                         t->name, store->path);
+                         "%s: tensor \"%.200s\" is not in store %s",
+                         in->st.path, t->name, store->path);
     want = &store->layout.tensors[tensor];
     if (!t->known)
         return gyre_fail(error, GYRE_UNSUPPORTED,
@@ -82,8 +82,9 @@ static gyre_status match(importing *in, const gyre_st_tensor *t,
         shape_text(t->rank, t->shape, has, sizeof(has));
         shape_text(want->rank, want->shape, needs, sizeof(needs));
         return gyre_fail(error, GYRE_INVALID,
-                         "%s: tensor \"%.200s\" has shape %s; in store %s it is "
-                         "%s", in->st.path, t->name, has, store->path, needs);
+                         "%s: tensor \"%.200s\" has shape %s; in store %s it "
+                         "is %s", in->st.path, t->name, has, store->path,
+                         needs);
     }
     in->from[tensor * in->vars + var] = t;
     return GYRE_OK;
