@@ -35,8 +35,36 @@ lua_gyre_la_SOURCES = $(lua_module_sources)
 lua_gyre_la_CFLAGS = $(AM_CFLAGS) $(LUA_CFLAGS) $(JANSSON_CFLAGS)
 lua_gyre_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 lua_gyre_la_LIBADD = sdk/libgyre.la $(JANSSON_LIBS)
+
+# The manual page and the annotations for editors come from one table.
+man_MANS = sdk/man/gyre-lua.3
+luametadir = $(datadir)/gyre/lua
+luameta_DATA = lua/gyre.meta.lua
+CLEANFILES += $(man_MANS) $(luameta_DATA)
+
+lua_document = sdk/cli/gyre$(EXEEXT) run $(top_srcdir)/lua/document.lua
+$(man_MANS) $(luameta_DATA): sdk/cli/gyre$(EXEEXT) lua/api.lua lua/document.lua
+
+sdk/man/gyre-lua.3:
+	$(AM_V_GEN)$(MKDIR_P) sdk/man && $(lua_document) man >$@.new && \
+		mv $@.new $@
+lua/gyre.meta.lua:
+	$(AM_V_GEN)$(MKDIR_P) lua && $(lua_document) meta >$@.new && \
+		mv $@.new $@
 endif
 
 # Where the stock interpreter looks; --with-lua-module-dir in time.
 luamoduledir = $(libdir)/lua/5.4
 gyre_include_HEADERS += sdk/include/gyre/lua.h
+
+dist_man_MANS += sdk/man/gyre-run.1 sdk/man/gyre-store.1
+EXTRA_DIST += \
+	lua/api.lua \
+	lua/document.lua \
+	tests/unit/lua/api.lua \
+	tests/unit/lua/array.lua \
+	tests/unit/lua/closing.lua \
+	tests/unit/lua/json.lua \
+	tests/unit/lua/module.lua \
+	tests/unit/lua/store.lua \
+	tests/unit/lua/tap.lua

@@ -266,7 +266,8 @@ static void print_head(const options *opt)
            "update time, median (quartiles)\n"
            "%-10s %-7s %7s %9s %9s %9s  %s\n",
            (unsigned long long)opt->elements, (unsigned long long)opt->pairs,
-           stream_isa(), "optimizer", "isa", "threads", "Gelem/s", "GB/s", "stream", "ratio");
+           stream_isa(), "optimizer", "isa", "threads", "Gelem/s", "GB/s",
+           "stream", "ratio");
 }
 
 static void print_result(const options *opt, const result *r)
@@ -279,6 +280,9 @@ static void print_result(const options *opt, const result *r)
            bytes / r->stream_ns, r->ratio, r->low, r->high);
     fflush(stdout);
 }
+
+static const char *const shape_names[STREAM_SHAPES] = {"fused", "split",
+                                                       "ahead"};
 
 static json_t *json_result(const options *opt, const result *r)
 {
@@ -293,7 +297,7 @@ static json_t *json_result(const options *opt, const result *r)
         bytes / r->update_ns * 1e9, "stream_bytes_per_second",
         bytes / r->stream_ns * 1e9, "ratio", r->ratio, "ratio_low", r->low,
         "ratio_high", r->high, "stream_shape",
-        r->shape == STREAM_FUSED ? "fused" : "split");
+        shape_names[r->shape]);
 }
 
 /* ---- all of it ------------------------------------------------------- */

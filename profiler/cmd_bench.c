@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gyre bench: find the benchmark and run it. */
+/* gyre bench: the benchmarks by name. */
 #include "config.h"
 
 #include "bench.h"

@@ -15,7 +15,8 @@
 
 #include <stddef.h>
 
-enum { STREAM_MAX = 8, STREAM_FUSED = 0, STREAM_SPLIT = 1, STREAM_AHEAD = 2, STREAM_SHAPES = 3 };
+enum { STREAM_MAX = 8 };
+enum { STREAM_FUSED, STREAM_SPLIT, STREAM_AHEAD, STREAM_SHAPES };
 
 typedef void (*stream_function)(size_t n, const float *g, float *const *x);
 

@@ -11,7 +11,15 @@
 # `make check-install` a trial installation.
 
 slow_tests =
-cli_tests = tests/cli/bench.test tests/cli/gyre.test tests/cli/plugins.test tests/cli/version.test
+cli_tests = \
+	tests/cli/bench.test \
+	tests/cli/gpt.test \
+	tests/cli/gyre.test \
+	tests/cli/lua.test \
+	tests/cli/plugins.test \
+	tests/cli/run.test \
+	tests/cli/store.test \
+	tests/cli/version.test
 fault_tests =
 peer_tests =
 
@@ -24,6 +32,7 @@ include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
+include tests/unit/lua/local.mk
 endif
 include tests/fuzz/local.mk
 

@@ -35,7 +35,8 @@ optimizer_references = \
 	plugins/optimizers/adamw/adamw.ref.lua \
 	plugins/optimizers/lion/lion.ref.lua \
 	plugins/optimizers/sgd/sgd.ref.lua
-EXTRA_DIST += $(optimizer_references)
+# The verifier looks for a reference beside its module.
+dist_plugin_DATA = $(optimizer_references)
 
 # The same files again, with the entry's name suffixed.
 if BUILTIN_PLUGINS

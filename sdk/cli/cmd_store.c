@@ -272,6 +272,27 @@ static void help(FILE *file)
     fputs("\nEvery part has --help, --json and --quiet.\n", file);
 }
 
+/* No part at all, or one that is not there. */
+static int refuse(int argc, char **argv)
+{
+    cli_state cli = {.command = "store"};
+    const char *word = NULL;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            cli.json = true;
+        else if (word == NULL)
+            word = argv[i];
+    }
+    if (word == NULL) {
+        help(stderr);
+        return CLI_USAGE;
+    }
+    return cli_fail(&cli, CLI_USAGE,
+                    "no %s %s; the parts are info, fsck, export, import, "
+                    "reshard", word[0] == '-' ? "option" : "part", word);
+}
+
 int gyre_cmd_store(int argc, char **argv)
 {
     char full[32];
@@ -288,8 +309,5 @@ int gyre_cmd_store(int argc, char **argv)
             return parts[i].run(argc - 1, argv + 1);
         }
     }
-    if (argc > 1)
-        fprintf(stderr, "gyre store: no part \"%s\"\n", argv[1]);
-    help(stderr);
-    return CLI_USAGE;
+    return refuse(argc, argv);
 }

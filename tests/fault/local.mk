@@ -2,9 +2,12 @@
 # Crashes, faults, kills, lost allocations and full disks.  GYRE_FAULT_LONG=1
 # runs the long forms; GYRE_FAULT_FOLDER chooses where the stores lie.
 fault_tests_c = \
+	tests/fault/test_alloc \
 	tests/fault/test_explorer \
 	tests/fault/test_io_faults \
-	tests/fault/test_kill
+	tests/fault/test_kill \
+	tests/fault/test_loop \
+	tests/fault/test_space
 check_PROGRAMS += $(fault_tests_c)
 # Thousands of opens and processes.
 slow_tests += $(fault_tests_c)
@@ -26,3 +29,9 @@ tests_fault_test_io_faults_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_io_faults_LDADD = $(fault_ldadd)
 tests_fault_test_kill_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_kill_LDADD = $(fault_ldadd)
+tests_fault_test_loop_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_loop_LDADD = $(fault_ldadd)
+tests_fault_test_alloc_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_alloc_LDADD = $(fault_ldadd)
+tests_fault_test_space_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_space_LDADD = $(fault_ldadd)

@@ -316,7 +316,9 @@ typedef struct gyre_optimizer {
 -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off \
 (pkg-config --cflags gyre-plugin)"
 #endif
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+/* 16: each type in itself, half precision too. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 &&               \
+    __FLT_EVAL_METHOD__ != 16
 #error "gyre: float arithmetic must not be widened; on 32-bit x86 compile \
 with -msse2 -mfpmath=sse"
 #endif

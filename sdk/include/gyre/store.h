@@ -84,9 +84,10 @@ typedef struct gyre_store_options {
     uint64_t lock_wait_ns;   /* for I/O of a dead owner to end; 0: 120 s */
     uint64_t memory_limit;   /* refuse to start above it; 0: none */
     const char *const *devices; /* if not NULL, the list that must match what
-                                   is on disk: path by path, in order */
-    size_t device_count;     /* if not 0, must match (LAYOUT says how to
-                                reshard) */
+                                   is on disk: place by place, in order, by
+                                   whatever name */
+    size_t device_count;     /* if not 0 (1 with a list), must match (LAYOUT
+                                says how to reshard) */
     void *recorder;          /* tests only: gyre_io_recorder of the library */
 } gyre_store_options;
 

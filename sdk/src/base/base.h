@@ -11,6 +11,7 @@
 #define GYRE_SRC_BASE_BASE_H
 
 #include <gyre/context.h>
+#include <gyre/dtype.h>
 #include <gyre/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,6 +90,13 @@ void gyre_context_set_room(gyre_context *context, gyre_room room, void *state,
 void gyre_context_lock(gyre_context *context);
 void gyre_context_unlock(gyre_context *context);
 uint32_t gyre_context_trace_records(const gyre_context *context);
+
+/* gyre_to_f32 and gyre_from_f32 with the loops of one set, for tests: the
+ * public ones take the best that the machine has. */
+int gyre_to_f32_with(gyre_isa isa, gyre_dtype from, const void *src,
+                     size_t stride, float *dst, size_t n);
+int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src,
+                       void *dst, size_t n);
 
 /* ---- floating point -------------------------------------------------- */
 

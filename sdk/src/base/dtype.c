@@ -139,85 +139,124 @@ static inline float from_f64(double x)
     return (float)x;
 }
 
+static inline float to_f32(float x)
+{
+    return x;
+}
+
+static inline double to_f64(float x)
+{
+    return (double)x;
+}
+
 /* ---- loops ----------------------------------------------------------- */
 
+typedef void (*to_function)(const void *src, size_t stride, float *dst,
+                            size_t n);
+typedef void (*from_function)(const float *src, void *dst, size_t n);
+
+/* By number of a float dtype, GYRE_F32 to GYRE_F16. */
+typedef struct loop_table {
+    to_function to[4];
+    from_function from[4];
+} loop_table;
+
 /* Contiguous first: with a stride the compiler gathers one by one. */
-#define LOOP_TO_F32(name, type)                                             \
-    static void loop_##name(const type *restrict src, size_t stride,        \
-                            float *restrict dst, size_t n)                  \
-    {                                                                       \
-        if (stride == 1) {                                                  \
-            for (size_t i = 0; i < n; i++)                                  \
-                dst[i] = name(src[i]);                                      \
-        } else {                                                            \
-            for (size_t i = 0; i < n; i++)                                  \
-                dst[i] = name(src[i * stride]);                             \
-        }                                                                   \
+#define LOOP_TO(set, target, convert, type)                                   \
+    target static void loop_##convert##_##set(const void *from, size_t stride, \
+                                              float *restrict dst, size_t n)  \
+    {                                                                         \
+        const type *restrict src = from;                                      \
+        if (stride == 1) {                                                    \
+            for (size_t i = 0; i < n; i++)                                    \
+                dst[i] = convert(src[i]);                                     \
+        } else {                                                              \
+            for (size_t i = 0; i < n; i++)                                    \
+                dst[i] = convert(src[i * stride]);                            \
+        }                                                                     \
     }
 
-LOOP_TO_F32(from_f32, float)
-LOOP_TO_F32(from_f64, double)
-LOOP_TO_F32(from_bf16, uint16_t)
-LOOP_TO_F32(from_f16, uint16_t)
+#define LOOP_FROM(set, target, convert, type)                                 \
+    target static void loop_##convert##_##set(const float *restrict src,      \
+                                              void *to, size_t n)             \
+    {                                                                         \
+        type *restrict dst = to;                                              \
+        for (size_t i = 0; i < n; i++)                                        \
+            dst[i] = convert(src[i]);                                         \
+    }
+
+#define LOOPS(set, target)                                                    \
+    LOOP_TO(set, target, from_f32, float)                                     \
+    LOOP_TO(set, target, from_f64, double)                                    \
+    LOOP_TO(set, target, from_bf16, uint16_t)                                 \
+    LOOP_TO(set, target, from_f16, uint16_t)                                  \
+    LOOP_FROM(set, target, to_f32, float)                                     \
+    LOOP_FROM(set, target, to_f64, double)                                    \
+    LOOP_FROM(set, target, to_bf16, uint16_t)                                 \
+    LOOP_FROM(set, target, to_f16, uint16_t)                                  \
+    static const loop_table loops_##set = {                                   \
+        {loop_from_f32_##set, loop_from_f64_##set, loop_from_bf16_##set,      \
+         loop_from_f16_##set},                                                \
+        {loop_to_f32_##set, loop_to_f64_##set, loop_to_bf16_##set,            \
+         loop_to_f16_##set}};
+
+LOOPS(scalar, )
+
+#if defined(__x86_64__)
+/* Packing 32 bits to 16 takes several steps in SSE2 and one here. */
+LOOPS(avx2, __attribute__((target("avx2"))))
+#endif
+
+static const loop_table *loops_of(gyre_isa isa)
+{
+#if defined(__x86_64__)
+    if (isa != GYRE_ISA_SCALAR)
+        return &loops_avx2;
+#endif
+    (void)isa;
+    return &loops_scalar;
+}
+
+/* No context here, and none is needed: the bits are the same. */
+static gyre_isa isa_here(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return GYRE_ISA_AVX2;
+#endif
+    return GYRE_ISA_SCALAR;
+}
+
+static bool is_float(gyre_dtype dtype)
+{
+    return (unsigned)dtype <= GYRE_F16;
+}
+
+int gyre_to_f32_with(gyre_isa isa, gyre_dtype from, const void *src,
+                     size_t stride, float *dst, size_t n)
+{
+    if (!is_float(from))
+        return 0;
+    loops_of(isa)->to[from](src, stride, dst, n);
+    return 1;
+}
+
+int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src,
+                       void *dst, size_t n)
+{
+    if (!is_float(to))
+        return 0;
+    loops_of(isa)->from[to](src, dst, n);
+    return 1;
+}
 
 int gyre_to_f32(gyre_dtype from, const void *src, size_t stride, float *dst,
                 size_t n)
 {
-    switch (from) {
-    case GYRE_F32:
-        loop_from_f32(src, stride, dst, n);
-        return 1;
-    case GYRE_F64:
-        loop_from_f64(src, stride, dst, n);
-        return 1;
-    case GYRE_BF16:
-        loop_from_bf16(src, stride, dst, n);
-        return 1;
-    case GYRE_F16:
-        loop_from_f16(src, stride, dst, n);
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-static void loop_to_f64(const float *restrict src, double *restrict dst,
-                        size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] = (double)src[i];
-}
-
-static void loop_to_bf16(const float *restrict src, uint16_t *restrict dst,
-                         size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] = to_bf16(src[i]);
-}
-
-static void loop_to_f16(const float *restrict src, uint16_t *restrict dst,
-                        size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] = to_f16(src[i]);
+    return gyre_to_f32_with(isa_here(), from, src, stride, dst, n);
 }
 
 int gyre_from_f32(gyre_dtype to, const float *src, void *dst, size_t n)
 {
-    switch (to) {
-    case GYRE_F32:
-        memmove(dst, src, n * sizeof(*src));
-        return 1;
-    case GYRE_F64:
-        loop_to_f64(src, dst, n);
-        return 1;
-    case GYRE_BF16:
-        loop_to_bf16(src, dst, n);
-        return 1;
-    case GYRE_F16:
-        loop_to_f16(src, dst, n);
-        return 1;
-    default:
-        return 0;
-    }
+    return gyre_from_f32_with(isa_here(), to, src, dst, n);
 }

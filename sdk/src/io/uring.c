@@ -30,6 +30,7 @@ gyre_status gyre_io_uring_create(gyre_context *context, uint32_t depth,
 #include <errno.h>
 #include <liburing.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -64,9 +65,18 @@ static gyre_status make_table(uring_engine *engine, int *ret, gyre_error *error)
 {
     gyre_context *context = engine->base.context;
     uint32_t size = FILES_AT_FIRST;
+    struct rlimit limit;
 
     while (size < engine->files.count)
         size *= 2;
+    /* A table may have as many entries as the process may have descriptors;
+     * beyond, liburing would raise that limit, which is the host's. */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && size > limit.rlim_cur)
+        size = (uint32_t)limit.rlim_cur;
+    if (size < engine->files.count) {
+        *ret = -EMFILE;
+        return GYRE_OK;
+    }
     int *fds = gyre_alloc(context, size, sizeof *fds);
     if (!fds)
         return gyre_fail(error, GYRE_NO_MEMORY,

@@ -180,10 +180,10 @@ static void registry_release(gyre_context *context, void *state)
         free_entry(context, registry->entries[i]);
     gyre_free(context, registry->entries, registry->room,
               sizeof(registry->entries[0]));
-    for (size_t i = 0; i < registry->opened_count; i++)
-        gyre_free_text(context, registry->opened[i]);
-    gyre_free(context, registry->opened, registry->opened_room,
-              sizeof(registry->opened[0]));
+    for (size_t i = 0; i < registry->seen_count; i++)
+        gyre_free_text(context, registry->seen[i].path);
+    gyre_free(context, registry->seen, registry->seen_room,
+              sizeof(registry->seen[0]));
     pthread_mutex_destroy(&registry->lock);
     gyre_free(context, registry, 1, sizeof(*registry));
 }

@@ -49,12 +49,17 @@ typedef struct gyre_entry {
     gyre_lifted_optimizer lifted; /* when the kind is an optimizer */
 } gyre_entry;
 
+typedef struct gyre_seen {
+    char *path;
+    bool refused; /* for another cause than a name that is taken */
+} gyre_seen;
+
 typedef struct gyre_registry {
     pthread_mutex_t lock;
     gyre_entry **entries;
     size_t count, room;
-    char **opened; /* paths that were loaded or refused by a scan */
-    size_t opened_count, opened_room;
+    struct gyre_seen *seen; /* files that a scan need not open again */
+    size_t seen_count, seen_room;
 } gyre_registry;
 
 /* The context's registry, made with the built-in plugins at first use. */

@@ -83,10 +83,22 @@ static gyre_status each_folder(gyre_context *context, gyre_registry *registry,
 
 /* ---- files ----------------------------------------------------------- */
 
-static bool was_opened(const gyre_registry *registry, const char *path)
+static bool was_seen(const gyre_registry *registry, const char *path)
 {
-    for (size_t i = 0; i < registry->opened_count; i++) {
-        if (strcmp(registry->opened[i], path) == 0)
+    for (size_t i = 0; i < registry->seen_count; i++) {
+        if (strcmp(registry->seen[i].path, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Was a file of this name refused, in any folder? */
+static bool was_refused(const gyre_registry *registry, const char *file)
+{
+    for (size_t i = 0; i < registry->seen_count; i++) {
+        const gyre_seen *seen = &registry->seen[i];
+
+        if (seen->refused && strcmp(strrchr(seen->path, '/') + 1, file) == 0)
             return true;
     }
     return false;
@@ -94,22 +106,26 @@ static bool was_opened(const gyre_registry *registry, const char *path)
 
 /* Forgetting one for want of memory only means to try it again. */
 static void remember(gyre_context *context, gyre_registry *registry,
-                     const char *path)
+                     const char *path, bool refused)
 {
-    if (registry->opened_count == registry->opened_room) {
-        size_t room = registry->opened_room + 16;
-        char **fresh = gyre_grow(context, registry->opened,
-                                 registry->opened_room, room,
-                                 sizeof(registry->opened[0]));
+    gyre_seen *seen;
+
+    if (registry->seen_count == registry->seen_room) {
+        size_t room = registry->seen_room + 16;
+        gyre_seen *fresh = gyre_grow(context, registry->seen,
+                                     registry->seen_room, room,
+                                     sizeof(registry->seen[0]));
 
         if (fresh == NULL)
             return;
-        registry->opened = fresh;
-        registry->opened_room = room;
+        registry->seen = fresh;
+        registry->seen_room = room;
     }
-    registry->opened[registry->opened_count] = gyre_copy_text(context, path);
-    if (registry->opened[registry->opened_count] != NULL)
-        registry->opened_count++;
+    seen = &registry->seen[registry->seen_count];
+    seen->path = gyre_copy_text(context, path);
+    seen->refused = refused;
+    if (seen->path != NULL)
+        registry->seen_count++;
 }
 
 static gyre_status load_file(gyre_context *context, gyre_registry *registry,
@@ -123,7 +139,7 @@ static gyre_status load_file(gyre_context *context, gyre_registry *registry,
     if (status == GYRE_OK) {
         gyre_log(context, GYRE_LOG_DEBUG, "%s: loaded, %zu plugin(s)", path,
                  module->count);
-        remember(context, registry, path);
+        remember(context, registry, path, false);
     }
     return status;
 }
@@ -152,8 +168,8 @@ static gyre_status load_named(gyre_context *context, gyre_registry *registry,
     return load_file(context, registry, path, error);
 }
 
-/* As load_named, but a loaded file did not hold what is sought: go on.  One
- * that a scan refused is tried again, to say why. */
+/* As load_named, but one that is loaded ends the search; one that a scan
+ * refused is tried again, to say why. */
 static gyre_status try_named(gyre_context *context, gyre_registry *registry,
                              const char *folder, const char *name,
                              gyre_error *error)
@@ -161,8 +177,10 @@ static gyre_status try_named(gyre_context *context, gyre_registry *registry,
     char path[PATH_MAX_BYTES];
     int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
 
-    if (n < 0 || (size_t)n >= sizeof(path) || is_loaded(registry, path))
+    if (n < 0 || (size_t)n >= sizeof(path))
         return GYRE_NOT_FOUND;
+    if (is_loaded(registry, path))
+        return GYRE_OK;
     return load_named(context, registry, folder, name, error);
 }
 
@@ -188,14 +206,14 @@ static gyre_status scan_folder(gyre_context *context, gyre_registry *registry,
                          list[i]->d_name);
         gyre_error cause;
 
-        if (n > 0 && (size_t)n < sizeof(path) && !was_opened(registry, path) &&
+        if (n > 0 && (size_t)n < sizeof(path) && !was_seen(registry, path) &&
             load_file(context, registry, path, &cause) != GYRE_OK) {
             /* A second file with a name that is taken is no fault. */
-            gyre_log(context,
-                     cause.status == GYRE_DUPLICATE ? GYRE_LOG_DEBUG
-                                                    : GYRE_LOG_WARNING,
+            bool taken = cause.status == GYRE_DUPLICATE;
+
+            gyre_log(context, taken ? GYRE_LOG_DEBUG : GYRE_LOG_WARNING,
                      "skipped: %s", cause.text);
-            remember(context, registry, path);
+            remember(context, registry, path, !taken);
         }
         free(list[i]);
     }
@@ -237,16 +255,15 @@ static gyre_status find_locked(gyre_context *context, gyre_registry *registry,
 {
     gyre_entry *entry = gyre_table_find(registry, kind, name);
     char file[128];
+    int n = snprintf(file, sizeof(file), "%s.so", name);
     gyre_status status;
 
-    if (entry == NULL || entry->path == NULL) {
-        int n = snprintf(file, sizeof(file), "%s.so", name);
-
-        if (n > 0 && (size_t)n < sizeof(file) && strchr(name, '/') == NULL) {
-            status = each_folder(context, registry, try_named, file, error);
-            if (status != GYRE_OK && status != GYRE_NOT_FOUND)
-                return status;
-        }
+    if (n > 0 && (size_t)n < sizeof(file) && strchr(name, '/') == NULL &&
+        (entry == NULL || entry->path == NULL ||
+         was_refused(registry, file))) {
+        status = each_folder(context, registry, try_named, file, error);
+        if (status != GYRE_OK && status != GYRE_NOT_FOUND)
+            return status;
         entry = gyre_table_find(registry, kind, name);
     }
     if (entry == NULL) {

@@ -626,11 +626,11 @@ static void clear_folder(gyre_store *store, bool made)
     snprintf(path, sizeof(path), "%s/manifest.json", store->path);
     unlink(path);
     gyre_journal_settle(store->context, store->path, NULL);
-    if (!made)
-        return;
+    /* Whoever waits on it sees that it is gone (place.c). */
     snprintf(path, sizeof(path), "%s/lock", store->path);
     unlink(path);
-    rmdir(store->path);
+    if (made)
+        rmdir(store->path);
 }
 
 gyre_status gyre_store_create(gyre_context *context, const char *path,
@@ -662,6 +662,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     if (status != GYRE_OK) {
         if (ours)
             clear_folder(store, made);
+        else if (made)
+            rmdir(store->path); /* and not when somebody was quicker */
         gyre_store_free(store);
         goto restore;
     }

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- devices ---------------------------------------------------------- */
@@ -100,24 +101,22 @@ static gyre_status try_place(gyre_store *store, uint32_t d, uint32_t k,
 }
 
 /* A device is known by its uuid: when it is not where the manifest says, look
- * where the others are.  The first failure is the one to tell. */
-static gyre_status open_place(gyre_store *store, uint32_t d, gyre_error *error)
+ * where the others are, and say in *found whose place that is.  The first
+ * failure is the one to tell. */
+static gyre_status open_place(gyre_store *store, uint32_t d, uint32_t *found,
+                              gyre_error *error)
 {
     gyre_status first = try_place(store, d, d, error);
 
+    *found = d;
     if (first != GYRE_NOT_FOUND && first != GYRE_FORMAT)
         return first;
     for (uint32_t k = 0; k < store->layout.devices; k++)
         if (k != d && strcmp(store->places[k].path, store->places[d].path) != 0 &&
             try_place(store, d, k, NULL) == GYRE_OK) {
-            char *path = gyre_copy_text(store->context, store->places[k].path);
-
-            if (path == NULL)
-                return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
-            gyre_free_text(store->context, store->places[d].path);
-            store->places[d].path = path;
             gyre_log(store->context, GYRE_LOG_WARNING,
                      "device %u was found as %s", d, store->places[d].file);
+            *found = k;
             return GYRE_OK;
         }
     return first;
@@ -144,11 +143,11 @@ static gyre_status open_anyway(gyre_store *store, uint32_t d,
     return status;
 }
 
-static gyre_status open_device(gyre_store *store, uint32_t d,
+static gyre_status open_device(gyre_store *store, uint32_t d, uint32_t *found,
                                gyre_error *error)
 {
     gyre_error why = {GYRE_OK, ""};
-    gyre_status status = open_place(store, d, &why);
+    gyre_status status = open_place(store, d, found, &why);
 
     if (store->complain != NULL &&
         (status == GYRE_FORMAT || status == GYRE_CORRUPT || status == GYRE_IO))
@@ -158,30 +157,70 @@ static gyre_status open_device(gyre_store *store, uint32_t d,
     return status;
 }
 
+/* Search first, then give each device the path where it was found: a search
+ * needs the paths of all others as they stand in the manifest. */
+static gyre_status open_devices(gyre_store *store, gyre_error *error)
+{
+    uint32_t n = store->layout.devices, found[GYRE_MAX_DEVICES];
+    char *path[GYRE_MAX_DEVICES] = {NULL};
+    gyre_status status = GYRE_OK;
+
+    for (uint32_t d = 0; status == GYRE_OK && d < n; d++)
+        status = open_device(store, d, &found[d], error);
+    for (uint32_t d = 0; status == GYRE_OK && d < n; d++) {
+        path[d] = gyre_copy_text(store->context, store->places[found[d]].path);
+        if (path[d] == NULL)
+            status = gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+    }
+    for (uint32_t d = 0; d < n; d++) {
+        char *old = path[d];
+
+        if (status == GYRE_OK) {
+            old = store->places[d].path;
+            store->places[d].path = path[d];
+        }
+        gyre_free_text(store->context, old);
+    }
+    return status;
+}
+
+/* The same folder or file by any of its names; NULL is the store's own. */
+static bool same_place(const gyre_store *store, uint32_t d, const char *given)
+{
+    const char *path = gyre_place_folder(store, store->places[d].path);
+    struct stat have, want;
+
+    if (given == NULL || strcmp(path, given) == 0)
+        return given != NULL || strcmp(path, store->path) == 0;
+    return stat(path, &have) == 0 && stat(given, &want) == 0 &&
+           have.st_dev == want.st_dev && have.st_ino == want.st_ino;
+}
+
 static gyre_status check_list(const gyre_store *store,
                               const gyre_store_options *options,
                               gyre_error *error)
 {
     uint32_t have = store->layout.devices;
+    const char *const *list = options != NULL ? options->devices : NULL;
     size_t want = options != NULL ? options->device_count : 0;
 
+    if (list != NULL && want == 0)
+        want = 1;              /* as in gyre_store_spec */
     if (want != 0 && want != have)
         return gyre_fail(error, GYRE_LAYOUT,
                          "store %s has %u device%s and %zu were asked for; to "
                          "change that run: gyre store reshard %s --devices %zu",
                          store->path, have, have == 1 ? "" : "s", want,
                          store->path, want);
-    for (size_t d = 0; options != NULL && options->devices != NULL && d < want;
-         d++) {
-        const char *path = gyre_place_folder(store, store->places[d].path);
-
-        if (strcmp(path, options->devices[d]) != 0)
+    for (uint32_t d = 0; list != NULL && d < want; d++)
+        if (!same_place(store, d, list[d]))
             return gyre_fail(error, GYRE_LAYOUT,
-                             "device %zu of store %s is %s, not %s; to move it "
+                             "device %u of store %s is %s, not %s; to move it "
                              "run: gyre store reshard %s --device PATH ...",
-                             d, store->path, path, options->devices[d],
+                             d, store->path,
+                             gyre_place_folder(store, store->places[d].path),
+                             list[d] != NULL ? list[d] : store->path,
                              store->path);
-    }
     return GYRE_OK;
 }
 
@@ -406,8 +445,8 @@ gyre_status gyre_store_attach(gyre_store *store,
         status = attach_optimizer(store, error);
     if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
-    for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
-        status = open_device(store, d, error);
+    if (status == GYRE_OK)
+        status = open_devices(store, error);
     if (status == GYRE_OK)
         status = gyre_store_tables(store, error);
     if (status == GYRE_OK)

@@ -104,33 +104,55 @@ static gyre_status lock_failed(gyre_store *store, int fd, gyre_error *error)
                      "or stop it", store->path, owner);
 }
 
+/* Take the lock in `fd`; BUSY when its owner lives, or for too long. */
+static gyre_status wait_for_lock(gyre_store *store, int fd, uint64_t until,
+                                 gyre_error *error)
+{
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        long owner = read_owner(fd);
+
+        if ((owner > 0 && (kill((pid_t)owner, 0) == 0 || errno == EPERM)) ||
+            gyre_now() >= until)
+            return lock_failed(store, fd, error);
+        nap();
+    }
+    return GYRE_OK;
+}
+
+/* A create that failed takes its lock away: that one guards nothing. */
+static bool is_gone(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
                             gyre_error *error)
 {
     char path[4096];
     char text[32];
     uint64_t until = gyre_now() + wait_ns;
-    int fd, n;
+    int fd = -1, n;
 
     snprintf(path, sizeof(path), "%s/lock", store->path);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 && store->read_only && (errno == EACCES || errno == EROFS))
-        return GYRE_OK;
-    if (fd < 0)
-        return gyre_fail_errno(error, GYRE_SYSTEM, errno, "cannot open %s",
-                               path);
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        long owner = read_owner(fd);
+    do {
+        gyre_status status;
 
-        if ((owner > 0 && (kill((pid_t)owner, 0) == 0 || errno == EPERM)) ||
-            gyre_now() >= until) {
-            gyre_status status = lock_failed(store, fd, error);
-
+        if (fd >= 0)
+            close(fd);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd < 0 && store->read_only && (errno == EACCES || errno == EROFS))
+            return GYRE_OK;
+        if (fd < 0)
+            return gyre_fail_errno(error, GYRE_SYSTEM, errno,
+                                   "cannot open %s", path);
+        status = wait_for_lock(store, fd, until, error);
+        if (status != GYRE_OK) {
             close(fd);
             return status;
         }
-        nap();
-    }
+    } while (is_gone(fd));
     n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
         gyre_log(store->context, GYRE_LOG_WARNING,

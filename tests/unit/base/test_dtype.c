@@ -17,6 +17,20 @@
 
 enum { ALL = 1 << 16 };
 
+/* The set under test: each test runs once with each that the machine has. */
+static gyre_isa isa;
+
+static int to_f32(gyre_dtype from, const void *src, size_t stride, float *dst,
+                  size_t n)
+{
+    return gyre_to_f32_with(isa, from, src, stride, dst, n);
+}
+
+static int from_f32(gyre_dtype to, const float *src, void *dst, size_t n)
+{
+    return gyre_from_f32_with(isa, to, src, dst, n);
+}
+
 static uint32_t bits32(float x)
 {
     uint32_t u;
@@ -49,8 +63,8 @@ static void check_all_patterns(gyre_dtype dtype, int mantissa_bits)
 
     for (int i = 0; i < ALL; i++)
         in[i] = (uint16_t)i;
-    assert_true(gyre_to_f32(dtype, in, 1, out, ALL));
-    assert_true(gyre_from_f32(dtype, out, back, ALL));
+    assert_true(to_f32(dtype, in, 1, out, ALL));
+    assert_true(from_f32(dtype, out, back, ALL));
     for (int i = 0; i < ALL; i++) {
         double want = value_of((uint16_t)i, mantissa_bits);
 
@@ -109,7 +123,7 @@ static void check_boundaries(gyre_dtype dtype, int mantissa_bits)
             points[count++] = nextafterf((float)high, 0);
         for (int i = 0; i < count; i++)
             points[count + i] = -points[i];
-        assert_true(gyre_from_f32(dtype, points, got, (size_t)count * 2));
+        assert_true(from_f32(dtype, points, got, (size_t)count * 2));
         for (int i = 0; i < count; i++) {
             uint16_t want = nearest((double)points[i], (uint16_t)h, low, high);
 
@@ -129,7 +143,7 @@ static void check_extremes(gyre_dtype dtype, uint16_t infinity)
                            -3.4028235e38f};
     uint16_t got[4];
 
-    assert_true(gyre_from_f32(dtype, large, got, 4));
+    assert_true(from_f32(dtype, large, got, 4));
     assert_int_equal(got[0], infinity);
     assert_int_equal(got[1], infinity | 0x8000);
     assert_int_equal(got[2], infinity); /* FLT_MAX is above both formats */
@@ -138,7 +152,7 @@ static void check_extremes(gyre_dtype dtype, uint16_t infinity)
         float x;
 
         memcpy(&x, &nans[i], sizeof(x));
-        assert_true(gyre_from_f32(dtype, &x, got, 1));
+        assert_true(from_f32(dtype, &x, got, 1));
         assert_true((got[0] & 0x7fff) > infinity);
         assert_int_equal(got[0] >> 15, nans[i] >> 31);
     }
@@ -180,12 +194,12 @@ static void test_ftz_and_daz_change_nothing(void **state)
     for (int ftz = 0; ftz < 2; ftz++) {
         for (int dtype = GYRE_BF16; dtype <= GYRE_F16; dtype++) {
             _mm_setcsr(before | (ftz ? 0x8040u : 0));
-            gyre_to_f32((gyre_dtype)dtype, in, 1, out[ftz], ALL);
-            gyre_from_f32((gyre_dtype)dtype, tiny, back[ftz], ALL);
+            to_f32((gyre_dtype)dtype, in, 1, out[ftz], ALL);
+            from_f32((gyre_dtype)dtype, tiny, back[ftz], ALL);
             _mm_setcsr(before);
             if (ftz) {
-                gyre_to_f32((gyre_dtype)dtype, in, 1, out[0], ALL);
-                gyre_from_f32((gyre_dtype)dtype, tiny, back[0], ALL);
+                to_f32((gyre_dtype)dtype, in, 1, out[0], ALL);
+                from_f32((gyre_dtype)dtype, tiny, back[0], ALL);
                 assert_memory_equal(out[0], out[1], sizeof(out[0]));
                 assert_memory_equal(back[0], back[1], sizeof(back[0]));
             }
@@ -208,17 +222,17 @@ static void test_f32_and_f64(void **state)
     const double nan = NAN;
 
     (void)state;
-    assert_true(gyre_to_f32(GYRE_F64, in, 1, out, N));
+    assert_true(to_f32(GYRE_F64, in, 1, out, N));
     for (int i = 0; i < N; i++)
         assert_int_equal(bits32(out[i]), want[i]);
-    assert_true(gyre_to_f32(GYRE_F64, &nan, 1, copy, 1));
+    assert_true(to_f32(GYRE_F64, &nan, 1, copy, 1));
     assert_true(isnan(copy[0]));
-    assert_true(gyre_to_f32(GYRE_F32, out, 1, copy, N));
+    assert_true(to_f32(GYRE_F32, out, 1, copy, N));
     assert_memory_equal(copy, out, sizeof(out));
     memset(copy, 0, sizeof(copy));
-    assert_true(gyre_from_f32(GYRE_F32, out, copy, N));
+    assert_true(from_f32(GYRE_F32, out, copy, N));
     assert_memory_equal(copy, out, sizeof(out));
-    assert_true(gyre_from_f32(GYRE_F64, out, wide, N));
+    assert_true(from_f32(GYRE_F64, out, wide, N));
     for (int i = 0; i < N; i++)
         assert_true(wide[i] == (double)out[i]);
 }
@@ -235,8 +249,8 @@ static void test_strides_and_lengths(void **state)
         f32[i] = (float)(i - 64);
         f64[i] = i - 64;
     }
-    gyre_from_f32(GYRE_BF16, f32, bf16, 128);
-    gyre_from_f32(GYRE_F16, f32, f16, 128);
+    from_f32(GYRE_BF16, f32, bf16, 128);
+    from_f32(GYRE_F16, f32, f16, 128);
     for (size_t stride = 1; stride <= 3; stride++) {
         for (size_t n = 0; n <= 40; n++) {
             const void *sources[] = {[GYRE_F32] = f32, [GYRE_F64] = f64,
@@ -245,7 +259,7 @@ static void test_strides_and_lengths(void **state)
             for (int dtype = GYRE_F32; dtype <= GYRE_F16; dtype++) {
                 for (int i = 0; i < 64; i++)
                     out[i] = 1000;
-                assert_true(gyre_to_f32((gyre_dtype)dtype, sources[dtype],
+                assert_true(to_f32((gyre_dtype)dtype, sources[dtype],
                                         stride, out, n));
                 for (size_t i = 0; i < n; i++)
                     assert_true(out[i] == f32[i * stride]);
@@ -261,11 +275,11 @@ static void test_not_a_float(void **state)
     unsigned char y[8] = {0};
 
     (void)state;
-    assert_false(gyre_to_f32(GYRE_I32, y, 1, &x, 1));
-    assert_false(gyre_to_f32(GYRE_U8, y, 1, &x, 1));
-    assert_false(gyre_to_f32((gyre_dtype)99, y, 1, &x, 1));
-    assert_false(gyre_from_f32(GYRE_I32, &x, y, 1));
-    assert_false(gyre_from_f32((gyre_dtype)-1, &x, y, 1));
+    assert_false(to_f32(GYRE_I32, y, 1, &x, 1));
+    assert_false(to_f32(GYRE_U8, y, 1, &x, 1));
+    assert_false(to_f32((gyre_dtype)99, y, 1, &x, 1));
+    assert_false(from_f32(GYRE_I32, &x, y, 1));
+    assert_false(from_f32((gyre_dtype)-1, &x, y, 1));
     assert_true(x == 1);
 }
 
@@ -295,17 +309,56 @@ static void test_names(void **state)
     assert_int_equal(gyre_dtype_parse(NULL, &dtype, &error), GYRE_INVALID);
 }
 
+/* The public functions are those of one set or the other. */
+static void test_public(void **state)
+{
+    const float in[3] = {1, 1 + 0x1p-8f, -INFINITY};
+    uint16_t half[3];
+    float back[3];
+
+    (void)state;
+    assert_true(gyre_from_f32(GYRE_BF16, in, half, 3));
+    assert_int_equal(half[1], 0x3f80);
+    assert_true(gyre_to_f32(GYRE_BF16, half, 1, back, 3));
+    assert_true(back[0] == 1 && back[1] == 1 && back[2] == -INFINITY);
+    assert_false(gyre_from_f32(GYRE_U8, in, half, 3));
+    assert_false(gyre_to_f32(GYRE_U8, half, 1, back, 3));
+}
+
+static int scalar(void **state)
+{
+    (void)state;
+    isa = GYRE_ISA_SCALAR;
+    return 0;
+}
+
+static int best(void **state)
+{
+    (void)state;
+    isa = GYRE_ISA_SCALAR;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        isa = GYRE_ISA_AVX2;
+#endif
+    return 0;
+}
+
+#define TEST_BOTH(name)                                                    \
+    {#name " scalar", name, scalar, NULL, NULL},                           \
+        {#name " best", name, best, NULL, NULL}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_f16),
+        TEST_BOTH(test_bf16),
+        TEST_BOTH(test_f16),
 #if defined(__x86_64__)
-        cmocka_unit_test(test_ftz_and_daz_change_nothing),
+        TEST_BOTH(test_ftz_and_daz_change_nothing),
 #endif
-        cmocka_unit_test(test_f32_and_f64),
-        cmocka_unit_test(test_strides_and_lengths),
-        cmocka_unit_test(test_not_a_float),
+        TEST_BOTH(test_f32_and_f64),
+        TEST_BOTH(test_strides_and_lengths),
+        TEST_BOTH(test_not_a_float),
+        cmocka_unit_test(test_public),
         cmocka_unit_test(test_names),
     };
 

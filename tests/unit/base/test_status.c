@@ -98,6 +98,14 @@ static void test_text_is_cut(void **state)
     assert_int_equal(strlen(box.error.text), GYRE_ERROR_TEXT - 1);
     gyre_fail_errno(&box.error, GYRE_IO, EIO, "%s", long_text);
     assert_int_equal(strlen(box.error.text), GYRE_ERROR_TEXT - 1);
+    for (size_t length = GYRE_ERROR_TEXT - 6; length < GYRE_ERROR_TEXT;
+         length++) { /* with the prefix just as long as the array, or more */
+        gyre_fail(&box.error, GYRE_IO, "%.*s", (int)length, long_text);
+        gyre_fail_prefix(&box.error, GYRE_IO, "p");
+        assert_int_equal(strlen(box.error.text),
+                         length + 3 < GYRE_ERROR_TEXT ? length + 3
+                                                      : GYRE_ERROR_TEXT - 1);
+    }
     for (size_t i = 0; i < sizeof(box.guard); i++)
         assert_int_equal(box.guard[i], '#');
 }

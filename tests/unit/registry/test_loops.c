@@ -368,6 +368,32 @@ static void test_slots_follow_the_variant(void **state)
     gyre_opt_destroy(adagrad);
 }
 
+/* A host that flushes denormals: scalars and the check of a loop do not see
+ * its control word, and leave it as it was. */
+static void test_control_word_of_the_host(void **state)
+{
+#if defined(__x86_64__)
+    static const setup tiny = {
+        "tiny", "adamw", {{"lr", 1e-310}, {"eps", 1e-38}}, 2};
+    float want[GYRE_OPT_MAX_SCALARS], have[GYRE_OPT_MAX_SCALARS];
+    unsigned word = __builtin_ia32_stmxcsr();
+    gyre_opt *opt = make(0, &tiny), *other;
+
+    gyre_opt_scalars(opt, gyre_opt_defaults(opt), 1, want, NULL);
+    __builtin_ia32_ldmxcsr(0xffc0); /* FTZ, DAZ, round to zero */
+    other = make(0, &tiny);
+    gyre_opt_scalars(other, gyre_opt_defaults(other), 1, have, NULL);
+    assert_int_equal(__builtin_ia32_stmxcsr() & 0xffc0u, 0xffc0);
+    __builtin_ia32_ldmxcsr(word);
+    assert_memory_equal(want, have,
+                        gyre_opt_scalar_count(opt) * sizeof(want[0]));
+    assert_true(want[4] != 0.0f); /* eps: a denormal */
+    gyre_opt_destroy(opt);
+    gyre_opt_destroy(other);
+#endif
+    (void)state;
+}
+
 static int open_contexts(void **state)
 {
     (void)state;
@@ -399,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_gradient_is_not_written),
         cmocka_unit_test(test_kernel_hash),
         cmocka_unit_test(test_slots_follow_the_variant),
+        cmocka_unit_test(test_control_word_of_the_host),
     };
 
     return cmocka_run_group_tests_name("registry/loops", tests, open_contexts,

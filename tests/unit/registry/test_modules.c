@@ -207,8 +207,8 @@ static void test_duplicate_names(void **state)
     write_toy("toy.c", "toy");
     must_shell("C=\"$CC -I$SRC/sdk/include " GOOD_FLAGS "\"; "
                "$C toy.c -o one.so -lm && cp one.so other.so && "
-               "sed 's/&gyre_plugin_toy/&, \\&gyre_plugin_toy/' toy.c > twice.c "
-               "&& $C twice.c -o twice.so -lm");
+               "sed 's/&gyre_plugin_toy/&, \\&gyre_plugin_toy/' toy.c > "
+               "twice.c && $C twice.c -o twice.so -lm");
     refuse("twice.so", GYRE_PLUGIN_BAD, "init: it lists toy twice");
     assert_int_equal(gyre_plugin_load(context, in_scratch("one.so"), NULL),
                      GYRE_OK);
@@ -332,6 +332,21 @@ static void test_later_header(void **state)
     use_toy("later.so", "later");
 }
 
+/* Built for this machine alone, and without optimisation. */
+static void test_other_flags(void **state)
+{
+    (void)state;
+    if (!have_compiler())
+        return;
+    write_toy("native.c", "native");
+    write_toy("slow.c", "slow");
+    must_shell("C=\"$CC -I$SRC/sdk/include -Wall -Wextra -Werror\"; "
+               "$C " GOOD_FLAGS " -march=native native.c -o native.so -lm && "
+               "$C " GOOD_FLAGS " -O0 slow.c -o slow.so -lm");
+    use_toy("native.so", "native");
+    use_toy("slow.so", "slow");
+}
+
 static void test_cxx(void **state)
 {
     (void)state;
@@ -361,6 +376,7 @@ int main(void)
         IN_CONTEXT(test_search),
         IN_CONTEXT(test_frozen_header),
         IN_CONTEXT(test_later_header),
+        IN_CONTEXT(test_other_flags),
         IN_CONTEXT(test_cxx),
     };
 

@@ -292,36 +292,6 @@ static void test_threads(void **state)
     }
 }
 
-/* ---- a host that flushes denormals ------------------------------------ */
-
-/* Scalars and the check of a loop do not see the caller's control word, and
- * leave it as it was. */
-static void test_control_word_of_the_host(void **state)
-{
-#if defined(__x86_64__)
-    const gyre_setting tiny[] = {{"lr", 1e-310}, {"eps", 1e-38}};
-    double values[GYRE_OPT_MAX_PARAMETERS];
-    float want[GYRE_OPT_MAX_SCALARS], have[GYRE_OPT_MAX_SCALARS];
-    unsigned word = __builtin_ia32_stmxcsr();
-    gyre_opt *opt = make("adamw", tiny, 2);
-    gyre_opt *other;
-
-    assert_int_equal(gyre_opt_values(opt, NULL, 0, values, NULL), GYRE_OK);
-    gyre_opt_scalars(opt, values, 1, want, NULL);
-    __builtin_ia32_ldmxcsr(0xffc0); /* FTZ, DAZ, round to zero */
-    other = make("adamw", tiny, 2);
-    gyre_opt_scalars(other, values, 1, have, NULL);
-    assert_int_equal(__builtin_ia32_stmxcsr() & 0xffc0u, 0xffc0);
-    __builtin_ia32_ldmxcsr(word);
-    assert_memory_equal(want, have,
-                        gyre_opt_scalar_count(opt) * sizeof(want[0]));
-    assert_true(want[4] != 0.0f); /* eps: a denormal */
-    gyre_opt_destroy(opt);
-    gyre_opt_destroy(other);
-#endif
-    (void)state;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,7 +306,6 @@ int main(void)
         cmocka_unit_test(test_text_forms_in_another_locale),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_control_word_of_the_host),
     };
 
     return cmocka_run_group_tests_name("registry/parameters", tests,

@@ -12,8 +12,11 @@ check_PROGRAMS += \
 	tests/unit/store/test_early \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
+	tests/unit/store/test_independence \
 	tests/unit/store/test_layout \
+	tests/unit/store/test_lifetime \
 	tests/unit/store/test_micro \
+	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
 	tests/unit/store/test_return \
@@ -22,8 +25,11 @@ check_PROGRAMS += \
 
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
+tests_unit_store_test_independence_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
+tests_unit_store_test_lifetime_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
+tests_unit_store_test_open_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)

@@ -7,7 +7,9 @@
 #include <gyre/trace.h>
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,7 +147,8 @@ static void test_names_of_any_bytes(void **state)
          "bad \xef\xbf\xbd\xef\xbf\xbd overlong \xef\xbf\xbd\xef\xbf\xbd"},
         {"surrogate \xed\xa0\x80",
          "surrogate \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
-        {"\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\xf4\x90\x80\x80",
+         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
         {"", ""},
     };
     enum { N = sizeof(names) / sizeof(names[0]) };
@@ -219,6 +222,40 @@ static void test_replaces(void **state)
     gyre_context_destroy(context);
 }
 
+/* Where the file cannot be finished the old one stays and no part is left;
+ * remove_folder sees to the latter. */
+static void test_unfinished_file(void **state)
+{
+    unit_memory memory = {0};
+    gyre_context *context = traced(&memory);
+    gyre_error error = {0};
+    struct rlimit before, small;
+    char path[128], text[8] = "";
+    gyre_status status;
+    FILE *file;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/t.json", folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("old", file);
+    fclose(file);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 64;
+    setrlimit(RLIMIT_FSIZE, &small);
+    status = gyre_trace_write_json(context, path, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, GYRE_IO);
+    unit_assert_text(&error, path);
+    file = fopen(path, "r");
+    assert_non_null(fgets(text, sizeof(text), file));
+    fclose(file);
+    assert_string_equal(text, "old");
+    gyre_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +267,8 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_where_it_cannot_write,
                                         make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_unfinished_file, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(test_replaces, make_folder,
                                         remove_folder),
     };

@@ -1,0 +1,253 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Everything that the module gyre offers, in the order of the manual.
+--
+-- document.lua makes the page gyre-lua(3) and the editor annotations of it; a
+-- test compares it with what the module really has.
+--
+-- f "name" "arguments" "returns" "text": an argument or return is "name: type",
+-- with "?" after the name when it may be left out.  FAIL stands for the three
+-- values of a failure from outside.
+
+local api = {}
+local section
+
+local function part(name, kind, text)
+    section = { name = name, kind = kind, text = text, functions = {},
+                fields = {} }
+    api[#api + 1] = section
+end
+
+local function f(name)
+    return function(arguments)
+        return function(returns)
+            return function(text)
+                table.insert(section.functions, {
+                    name = name, arguments = arguments, returns = returns,
+                    text = text })
+            end
+        end
+    end
+end
+
+local function field(name, kind, text)
+    table.insert(section.fields, { name = name, kind = kind, text = text })
+end
+
+-- ---- tables that functions take and give ----------------------------------
+
+part("gyre.tensor", "table", "A tensor of a new store.")
+field("name", "string", "unique; may also stand first without its key")
+field("shape", "integer[]", "extents; {} is one element")
+field("group?", "integer", "parameter group, from 1 [1]")
+field("frozen?", "boolean", "parameter only, never updated [false]")
+field("data?", "gyre.array", "initial values [zeros]")
+
+part("gyre.spec", "table", "A new store: what is fixed, and how it is opened.")
+field("tensors", "gyre.tensor[]", "the model")
+field("optimizer?", "string|table", "name, or { name, parameter = value, ... } [adamw]")
+field("devices?", "integer|string[]", "number, or folders and block files [1]")
+field("weights?", "number[]", "share of each device [equal]")
+field("chunk_elements?", "integer", "times of 1024 [chosen]")
+field("blob_bytes?", "integer", "room for the blob of a commit [64 KiB]")
+field("in_place?", "boolean", "half the disk, but a crash in a round loses all [false]")
+field("io?", "string", "auto, uring or posix [auto]")
+field("buffers?", "integer", "chunk buffers of a device [4]")
+field("commit_every?", "integer", "rounds between commits [1]")
+field("no_read_check?", "boolean", "do not verify chunks as rounds read them [false]")
+field("lock_wait?", "number", "seconds to wait for a dead owner's I/O [120]")
+field("memory_limit?", "integer", "bytes; refuse to start above [none]")
+
+part("gyre.open_options", "table", "How a store is opened.")
+field("fast?", "boolean", "do not verify every chunk [false]")
+field("read_only?", "boolean", "nothing is written [false]")
+field("devices?", "integer|string[]", "what must be on disk [whatever is]")
+field("io?", "string", "as in gyre.spec; so are the ones below")
+field("buffers?", "integer", "")
+field("commit_every?", "integer", "")
+field("no_read_check?", "boolean", "")
+field("lock_wait?", "number", "")
+field("memory_limit?", "integer", "")
+
+part("gyre.round_options", "table", "One round.")
+field("groups?", "table[]", "parameters of the optimizer for each group [as created]")
+field("clip?", "number", "limit of the global norm [none]")
+field("loss_scale?", "number", "a power of two [1]")
+field("micro_batches?", "integer", "[1]")
+field("denominator?", "number", "gradients are sums to be divided by it [1]")
+field("early?", "boolean", "update chunks when their gradients are there; no clip [false]")
+field("dynamic_scale?", "boolean", "the store keeps the loss scale [false]")
+
+part("gyre.report", "table", "What a round did.")
+field("round", "integer", "attempts so far")
+field("step", "integer", "applied steps so far")
+field("skipped", "boolean", "gradients were not finite; nothing was changed")
+field("committed", "boolean", "on disk for good")
+field("norm", "number", "of the average gradient, before the clip")
+field("norm_clipped", "number", "after it")
+field("clip_coefficient", "number", "1 when nothing was clipped")
+field("loss_scale", "number", "of this round")
+field("nonfinite?", "string", "first tensor with NaN or infinity")
+field("nonfinite_tensors", "integer", "how many have them")
+field("gradient_bytes?", "integer", "host link, down; this and what follows after finish")
+field("parameter_bytes?", "integer", "host link, up")
+field("read_bytes?", "integer", "device reads: parameters and slots")
+field("write_bytes?", "integer", "device writes")
+field("padding_bytes?", "integer", "device traffic of grains and labels")
+field("commit_bytes?", "integer", "device writes: record, table, blob")
+field("store_ns?", "integer", "from the first read to the end")
+field("exposed_ns?", "integer", "of it, the script waited")
+
+-- ---- the module --------------------------------------------------------------
+
+part("gyre", "module", [[
+The module's functions use a context that is made when the first one needs it;
+functions of a context have the same names and use that one.]])
+field("dry_run", "boolean", "the script was given --dry-run")
+field("json_output", "boolean", "it was given --json")
+field("quiet", "boolean", "it was given --quiet")
+f "create" "path: string, spec: gyre.spec" "gyre.store FAIL" [[
+Make a store in a folder and open it.  Space for everything is reserved
+first.]]
+f "open" "path: string, options?: gyre.open_options" "gyre.store FAIL" [[
+Open a store at its last commit, or the one before if that one is damaged.]]
+f "open_or_create" "path: string, spec: gyre.spec" "gyre.store, made: boolean FAIL" [[
+Open the store that is there, or make it.]]
+f "plan" "spec: gyre.spec" "table FAIL" [[
+Memory, disk and traffic of a store, before anything is allocated.]]
+f "plan_run" "plan: table" "" [[
+Declare what a run takes, before it takes it: store (a gyre.spec), path, memory
+({ name = bytes }), steps, compute_seconds (of a step), rate ({ read =,
+write = } in bytes a second; measured in the store's folder when left out) and
+title.  With --dry-run it prints the plan and ends the script; otherwise it
+returns at once.  gyre.create and gyre.open raise in a dry run.]]
+f "memory" "name: string, bytes: integer" "" [[
+Declare memory that the script or a module of it is going to use, for the dry
+run.]]
+f "options" "declaration: table" "table" [[
+Declare the script's options and read them from the global table arg.  Each
+entry is { name, type =, default =, help =, min =, max =, choices =,
+required = }; types are integer, number, string, path, switch, choice.  Field
+usage says what the script does, arguments ("FILE...") lets it take words, too:
+they come as a list.  Fields of the result have _ for -.  Mistakes print the
+list of options and end the script with 2.]]
+f "optimizer" "optimizer: table" "table FAIL" [[
+Check { name, parameter = value, ... } against the plugin's table and return
+it.  An error lists the valid parameters.]]
+f "plugins" "" "table[] FAIL" [[
+All plugins that can be found: kind, name, version, summary, licence, path,
+parameters.]]
+f "plugin" "name: string" "table FAIL" "One of them."
+f "import" "path: string, file: string, options?: table" "true FAIL" [[
+Take parameters and state by name from a safetensors file into a closed
+store.  Option progress is a function(done, total) or a gyre.progress.]]
+f "reshard" "path: string, options: table" "true FAIL" [[
+Rewrite a closed store for other devices, weights or chunk_elements.]]
+f "fsck" "path: string, options?: table" "table FAIL" [[
+Check a closed store; options repair and salvage.  The report has chunks,
+problems, step, previous_whole, repaired, salvaged and list.]]
+f "context" "options?: table" "gyre.context FAIL" [[
+A context of its own: plugin_path, instruction_set, trace_records (spans of
+each thread; 0: no trace).]]
+f "array" "dtype: string, from: integer|table|string" "gyre.array" [[
+A new array of n zeros, of the numbers of a list, or of raw bytes.  Types are
+f32, f64, bf16, f16, i32, u8.]]
+f "progress" "options: table" "gyre.progress" [[
+A progress bar with label, total and unit ("B" for bytes): drawn on a terminal,
+plain lines otherwise, nothing when quiet.]]
+f "json" "value: any, indent?: boolean" "string" [[
+Encode.  A table with element 1 is a list, an empty one an object; keys are
+sorted, numbers have all their digits, NaN and infinity become null.]]
+f "json_decode" "text: string" "any FAIL" "Decode."
+f "clock" "" "number" "Seconds of the monotonic clock."
+f "version" "" "string" "Version of the library."
+f "build" "" "string" "What it was built with, a line for each part."
+f "exit" "code?: integer" "" [[
+As os.exit(code, true): every handle is closed.]]
+
+part("gyre.context", "object", "A context; closing waits for the stores made from it.")
+for _, name in ipairs { "create", "open", "open_or_create", "plan",
+                        "optimizer", "plugins", "plugin", "import", "reshard",
+                        "fsck" } do
+    for _, known in ipairs(api[#api - 1].functions) do
+        if known.name == name then
+            f(name)(known.arguments)(known.returns) ("")
+        end
+    end
+end
+f "memory" "" "now: integer, peak: integer" "Bytes allocated by the library."
+f "instruction_set" "" "string" "The one in use."
+f "span" "name: string, category?: string" "gyre.span" [[
+Begin a span of the script's own in the trace; category is host, compute,
+storage read, storage write or link.]]
+f "trace" "" "spans: table[], dropped: integer FAIL" [[
+All spans recorded: begin, finish, bytes, thread, thread_name, category, name.]]
+f "write_trace" "path: string" "true FAIL" [[
+Write them as Chrome trace events, for Perfetto.]]
+f "clear_trace" "" "" "Forget them."
+f "close" "" "" ""
+
+part("gyre.store", "object", [[
+A store.  Tensors are named by index from 1 or by name.  Closing loses what is
+not committed.]])
+f "info" "" "table FAIL" [[
+round, step, commit, committed_round, committed_step, generation, tensors,
+elements, chunks, chunk_elements, padding_bytes, disk_bytes, blob_capacity,
+devices, groups, slots, in_place, whole, fell_back, uuid, path, optimizer,
+optimizer_version, variant, io, loss_scale, slot_names, device_paths.]]
+f "tensors" "" "table[] FAIL" [[
+name, shape, elements, group, frozen and step of each.]]
+f "tensor" "tensor: integer|string" "table FAIL" "The same of one."
+f "digest" "" "string FAIL" [[
+Digest of names, shapes and parameters, the same for any layout.]]
+f "blob" "" "string?" "The blob of the last commit."
+f "read" "tensor: integer|string, slot?: integer|string, first?: integer, count?: integer, dtype?: string" "gyre.array FAIL" [[
+Elements of the parameter, or of a state slot by name or number.]]
+f "bind" "tensor: integer|string, array: gyre.array?" "true FAIL" [[
+Updated values of the tensor go into this array, in its dtype; nil ends it.  The
+store keeps the array alive.]]
+f "pull" "" "true FAIL" "Fill every bound array now."
+f "begin" "options?: gyre.round_options" "gyre.round FAIL" "Open a round."
+f "commit" "blob?: string" "true FAIL" "Commit between rounds."
+f "export" "file: string, options?: table" "true FAIL" [[
+Write a safetensors file; options parameters_only and progress.]]
+f "close" "" "" ""
+
+part("gyre.round", "object", [[
+A round.  Closing one that has not begun to update gives it up.]])
+f "gradient" "tensor: integer|string, array: gyre.array, first?: integer, count?: integer" "true FAIL" [[
+Give a piece: element 1 of the array is element first of the tensor.  Copied
+before it returns.]]
+f "absent" "tensor: integer|string" "true FAIL" "It has no gradient in this micro-batch."
+f "release" "tensor: integer|string" "true FAIL" [[
+Its bound array is read no more; an early update may fill it.]]
+f "next" "" "true FAIL" "End a micro-batch, begin the next."
+f "update" "" "gyre.report FAIL" [[
+All gradients are in: take the norm, clip, start.  Returns while chunks
+update.]]
+f "wait" "tensor: integer|string" "true FAIL" "Until its bound array has the new values."
+f "finish" "blob?: string" "gyre.report FAIL" "Wait for all, and commit with the blob."
+f "abort" "" "true FAIL" "As if it had not begun; before update only."
+f "close" "" "" ""
+
+part("gyre.array", "object", [[
+Numbers in memory, shared with other modules (gyre/lua.h).  a[i] from 1 to #a;
+integers for i32 and u8.]])
+field("dtype", "string", "the type of its elements")
+f "table" "first?: integer, count?: integer" "table" "Elements as a list."
+f "string" "first?: integer, count?: integer" "string" "Their raw bytes."
+f "fill" "value: number, first?: integer, count?: integer" "gyre.array" "Set all to one value."
+f "set" "from: table|string|gyre.array, first?: integer" "gyre.array" "Set from a list, raw bytes or an array."
+f "view" "first?: integer, count?: integer" "gyre.array" "A window on the same memory."
+f "copy" "" "gyre.array" "A new array with the same elements."
+
+part("gyre.progress", "object", "A progress bar.")
+f "update" "done: number, note?: string, total?: number" "" "Where the work stands."
+f "add" "n?: number, note?: string" "" "n more [1]."
+f "print" "text: string" "" "A line above the bar."
+f "finish" "" "" "Leave the last state on the terminal."
+f "close" "" "" ""
+
+part("gyre.span", "object", "A span of the trace.")
+f "close" "bytes?: integer" "" "End it."
+
+return api
