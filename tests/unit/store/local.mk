@@ -20,6 +20,9 @@ check_PROGRAMS += \
 	tests/unit/store/test_return \
 	tests/unit/store/test_skip
 
+# Many stores: minutes under valgrind.
+slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
+
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
@@ -31,6 +34,7 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+
 check_PROGRAMS += \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
