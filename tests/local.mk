@@ -40,7 +40,7 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
+EXTRA_DIST += tests/README.md tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
 	$(fault_tests) $(peer_tests) tests/install.test tests/run
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \

@@ -23,6 +23,9 @@ check_PROGRAMS += \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip
 
+# Many stores: minutes under valgrind.
+slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
+
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
@@ -34,4 +37,5 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+
 EXTRA_DIST += tests/unit/store/care.h
