@@ -65,7 +65,8 @@ tests_peer_gpt_dump_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_peer_gpt_dump_LDADD = examples/gpt/libgptmodel.la
 endif
 
-TESTS += tests/unit/gpt/gpt_lua.test
-EXTRA_DIST += tests/peer/gpt_torch.py tests/unit/gpt/gpt.lua \
-	tests/unit/gpt/gpt_lua.test tests/unit/lua/tap.lua \
+TESTS += tests/unit/gpt/gpt_lua.test tests/peer/gpt.test
+EXTRA_DIST += tests/peer/gpt.test tests/peer/gpt_torch.py \
+	tests/unit/gpt/gpt.lua tests/unit/gpt/gpt_lua.test \
+	tests/unit/lua/tap.lua \
 	examples/gpt/train.lua
