@@ -40,8 +40,8 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
-	$(fault_tests) $(peer_tests) tests/install.test tests/run
+EXTRA_DIST += tests/tap.sh tests/unit/tap tests/unit/unit.h $(tree_tests) \
+	$(cli_tests) $(fault_tests) $(peer_tests) tests/install.test tests/run
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
 	$(peer_tests)
@@ -50,6 +50,7 @@ gyre_tap = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.s
 LOG_DRIVER = $(gyre_tap)
 TEST_LOG_DRIVER = $(gyre_tap)
 TEST_LOG_COMPILER = $(SHELL)
+LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/unit/tap
 
 # A tool of the shell tests, no test itself.
 EXTRA_PROGRAMS += tests/json_get
@@ -91,7 +92,7 @@ check-valgrind: all
 	  echo 'check-valgrind: not in a sanitizer build' >&2; exit 1; }
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(valgrind_tests)' \
-	  LOG_COMPILER='$(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
+	  LOG_COMPILER='$(LOG_COMPILER) $(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
 	  $(VALGRIND) --quiet --error-exitcode=9 --leak-check=full \
 	  --errors-for-leak-kinds=definite,indirect \
 	  --suppressions=$(abs_top_srcdir)/tests/valgrind.supp $(VALGRIND_FLAGS)'
