@@ -40,8 +40,9 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/tap.sh tests/unit/tap tests/unit/unit.h $(tree_tests) \
-	$(cli_tests) $(fault_tests) $(peer_tests) tests/install.test tests/run
+EXTRA_DIST += tests/README.md tests/install.test tests/run tests/tap.sh
+EXTRA_DIST += tests/unit/tap tests/unit/unit.h
+EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
 	$(peer_tests)
@@ -56,7 +57,7 @@ LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/unit/tap
 EXTRA_PROGRAMS += tests/json_get
 tests_json_get_LDADD = $(JANSSON_LIBS)
 check_DATA += tests/json_get$(EXEEXT)
-CLEANFILES += tests/json_get$(EXEEXT)
+CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
 gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
