@@ -84,7 +84,8 @@ static void push_parameter(lua_State *L, const gyre_parameter *p)
     }
 }
 
-static int push_plugin(lua_State *L)
+/* Append the plugin (1) and its path (2) to the list (3). */
+static int append_plugin(lua_State *L)
 {
     const gyre_plugin *plugin = lua_touserdata(L, 1);
     const char *path = lua_touserdata(L, 2);
@@ -102,7 +103,8 @@ static int push_plugin(lua_State *L)
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_setfield(L, -2, "parameters");
-    return 1;
+    lua_rawseti(L, 3, (lua_Integer)lua_rawlen(L, 3) + 1);
+    return 0;
 }
 
 typedef struct walk {
@@ -119,15 +121,12 @@ static int each_plugin(void *user, const gyre_plugin *plugin, const char *path)
 
     if (w->name != NULL && strcmp(w->name, plugin->name) != 0)
         return 0;
-    lua_pushcfunction(L, push_plugin);
+    lua_pushcfunction(L, append_plugin);
     lua_pushlightuserdata(L, (void *)(uintptr_t)plugin);
     lua_pushlightuserdata(L, (void *)(uintptr_t)path);
-    if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
-        w->failed = true;
-        return 1;
-    }
-    lua_rawseti(L, w->list, (lua_Integer)lua_rawlen(L, w->list) + 1);
-    return 0;
+    lua_pushvalue(L, w->list);
+    w->failed = lua_pcall(L, 3, 0, 0) != LUA_OK;
+    return w->failed;
 }
 
 /* Push the list of plugins, or of those with this name. */

@@ -187,10 +187,10 @@ const gpt_parameter *gpt_parameter_at(const gpt *g, size_t i)
 void gpt_on_gradient(gpt *g, gpt_gradient_fn fn, void *user)
 {
     g->on_gradient = fn;
-    g->user = user;
+    g->gradient_user = user;
 }
 
-void gpt_on_parameter(gpt *g, gpt_gradient_fn fn, void *user)
+void gpt_on_parameter(gpt *g, gpt_parameter_fn fn, void *user)
 {
     g->on_parameter = fn;
     g->parameter_user = user;
@@ -206,7 +206,7 @@ int gpt_reserve(gpt *g, size_t batch)
     if (batch <= g->ws.batch)
         return 0;
     if (g->busy) {
-        gpt_fail(g, "gpt: called from its own gradient callback");
+        gpt_fail(g, "gpt: called from its own callback");
         return -1;
     }
     bytes = gpt_workspace_layout(&g->config, batch, &ws);
@@ -252,7 +252,7 @@ static double step(gpt *g, const int32_t *tokens, const int32_t *targets,
     double sum = 0.0;
 
     if (g->busy) {
-        gpt_fail(g, "gpt: called from its own gradient callback");
+        gpt_fail(g, "gpt: called from its own callback");
         return -1.0;
     }
     if (!tokens || !targets || batch == 0 || length == 0 ||

@@ -110,12 +110,20 @@ typedef void (*gpt_gradient_fn)(gpt *g, size_t parameter, void *user);
 void gpt_on_gradient(gpt *g, gpt_gradient_fn fn, void *user);
 
 /*
- * Called on the thread that called gpt_forward_backward, once for each
- * parameter in the order of their use in the forward pass, before it is first
- * read: whoever still writes its data is waited for there. gpt_loss and
- * gpt_generate do not call it. The callback must not call back into g.
+ * Called on the thread that called gpt_forward_backward, gpt_loss or
+ * gpt_generate, once for each parameter in that call, in the order of the
+ * table (0, 1, 2, ...), which is the order of the forward pass. Until then
+ * this call has not read the parameter's data, so an optimizer may still be
+ * writing them on another thread; the callback returns when they are
+ * complete. Each comes shortly before the layer that needs it: wte and wpe
+ * with the first half of layer 0 (ln_1, c_attn), the second half of a
+ * layer with the first half of the next, that of the last layer with ln_f
+ * and lm_head. gpt_generate calls it during the first byte only, a call that
+ * fails or generates 0 bytes not at all. The callback must not call back
+ * into g. NULL, the initial value: data are complete before every call.
  */
-void gpt_on_parameter(gpt *g, gpt_gradient_fn fn, void *user);
+typedef void (*gpt_parameter_fn)(gpt *g, size_t parameter, void *user);
+void gpt_on_parameter(gpt *g, gpt_parameter_fn fn, void *user);
 
 /*
  * tokens and targets are [batch][length], length <= context, values 0..255.

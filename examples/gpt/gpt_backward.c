@@ -41,7 +41,8 @@ typedef struct tile_job {
 static void announce(gpt *g, const gpt_parameter *parameter)
 {
     if (g->on_gradient)
-        g->on_gradient(g, (size_t)(parameter - g->parameter), g->user);
+        g->on_gradient(g, (size_t)(parameter - g->parameter),
+                       g->gradient_user);
 }
 
 /* dw = dy^T x; the first tile of each row also sums its columns of dy. */

@@ -151,28 +151,18 @@ static void forward_heads(void *job, size_t task, size_t worker)
     gpt_attention(&h, q0, q1, ws->scratch + worker * ws->scratch_n);
 }
 
-static void announce(const gpt_pass *p, size_t first, size_t last)
+/* Announces what the next round of rows reads: rows of layer l end with
+ * c_attn, the round after the last layer with the last parameter. */
+static void await_parameters(gpt_pass *p)
 {
     gpt *g = p->g;
+    size_t end = p->layer < g->config.layers
+                     ? GPT_FIRST_LAYER + p->layer * GPT_PER_LAYER + GPT_PROJ_W
+                     : g->parameters;
 
-    for (size_t i = first; p->gradient && g->on_parameter && i < last; i++)
-        g->on_parameter(g, i, g->parameter_user);
-}
-
-/* What the rows of this round are the first to read: the end of the layer
- * before, then the beginning of this one. */
-static void announce_rows(const gpt_pass *p)
-{
-    size_t layer = GPT_FIRST_LAYER + p->layer * GPT_PER_LAYER;
-
-    if (p->layer == 0)
-        announce(p, 0, GPT_FIRST_LAYER);
-    else
-        announce(p, layer - GPT_PER_LAYER + GPT_PROJ_W, layer);
-    if (p->layer < p->g->config.layers)
-        announce(p, layer, layer + GPT_PROJ_W);
-    else
-        announce(p, layer, p->g->parameters);
+    for (; p->awaited < end; p->awaited++)
+        if (g->on_parameter)
+            g->on_parameter(g, p->awaited, g->parameter_user);
 }
 
 void gpt_forward(gpt_pass *p)
@@ -183,11 +173,11 @@ void gpt_forward(gpt_pass *p)
     p->block = gpt_row_block(p->row1 - p->row0, g->config.width);
     blocks = gpt_pieces(p->row1 - p->row0, p->block);
     for (p->layer = 0; p->layer < g->config.layers; p->layer++) {
-        announce_rows(p);
+        await_parameters(p);
         gpt_pool_run(g->pool, forward_rows, p, blocks);
         gpt_pool_run(g->pool, forward_heads, p,
                      p->batch * g->config.heads);
     }
-    announce_rows(p);
+    await_parameters(p);
     gpt_pool_run(g->pool, forward_rows, p, blocks);
 }

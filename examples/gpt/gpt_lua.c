@@ -6,7 +6,12 @@
  *   local model <close> = gpt.new{layers=4, heads=4, width=128, context=128}
  *   for i, p in ipairs(model:parameters()) do ... p.data, p.grad ... end
  *   local loss = model:forward_backward(tokens, batch, length, 1.0,
- *                                       function(i) ... end)
+ *       function(i) ... end,  -- the gradient of parameter i is ready
+ *       function(i) ... end)  -- parameter i is about to be read
+ *   loss = model:loss(tokens, batch, length, function(i) ... end)  -- likewise
+ *
+ * The functions must not use the model; an error of theirs comes out of the
+ * call, which finishes its arithmetic first and calls neither again.
  *
  * Arrays of a closed model stay valid until they are collected: closing
  * frees the workspace only, the weights go with the last reference.
@@ -24,6 +29,7 @@
 
 #include <gyre/lua.h>
 #include <limits.h>
+#include <stdbool.h>
 
 #define MODEL "gyre.example.gpt"
 
@@ -68,7 +74,7 @@ static model *check_model(lua_State *L)
 
     luaL_argcheck(L, m->g && !m->closed, 1, "the model is closed");
     luaL_argcheck(L, !m->busy, 1,
-                  "the model is busy: called from its gradient callback");
+                  "the model is busy: called from its callback");
     return m;
 }
 
@@ -145,7 +151,7 @@ static int model_close(lua_State *L)
     model *m = luaL_checkudata(L, 1, MODEL);
 
     if (m->busy)
-        return luaL_error(L, "gpt: closed from its gradient callback");
+        return luaL_error(L, "gpt: closed from its callback");
     if (m->g && !m->closed)
         gpt_release(m->g);
     m->closed = 1;
@@ -228,7 +234,9 @@ static int32_t *split_tokens(lua_State *L, size_t batch, size_t length)
 
     if (!a)
         luaL_checktype(L, 2, LUA_TTABLE);
-    else if (a->dtype != GYRE_I32 && a->dtype != GYRE_U8)
+    else
+        gyre_lua_check_array(L, 2);
+    if (a && a->dtype != GYRE_I32 && a->dtype != GYRE_U8)
         luaL_argerror(L, 2, "array of i32 or u8 expected");
     have = a ? a->n : lua_rawlen(L, 2);
     if (length >= INT_MAX || batch > INT_MAX / (length + 1) ||
@@ -249,54 +257,65 @@ static int32_t *split_tokens(lua_State *L, size_t batch, size_t length)
     return out;
 }
 
-typedef struct callback {
+/* The two callbacks of one call. */
+typedef struct callbacks {
     lua_State *L;
-    int function; /* stack index */
-    int *failed;  /* of all callbacks: the error is on top of the stack */
-} callback;
+    int on_gradient, on_parameter; /* stack indices, 0: none */
+    int failed;                    /* the error is on top of the stack */
+} callbacks;
 
-/* An error must not jump out of the C passes: it waits on the stack, and later
+/* An error must not jump out of the C code: it waits on the stack, and later
  * parameters are not announced. */
-static void announce(gpt *g, size_t parameter, void *user)
+static void call(callbacks *c, int function, size_t parameter)
 {
-    callback *c = user;
-
-    (void)g;
-    if (*c->failed)
+    if (c->failed)
         return;
-    lua_pushvalue(c->L, c->function);
+    lua_pushvalue(c->L, function);
     lua_pushinteger(c->L, (lua_Integer)parameter + 1);
-    *c->failed = lua_pcall(c->L, 1, 0, 0) != LUA_OK;
+    c->failed = lua_pcall(c->L, 1, 0, 0) != LUA_OK;
 }
 
-/* forward_backward(tokens, batch, length [, scale [, on_gradient
- *                  [, on_parameter]]]) -> loss */
-static int model_forward_backward(lua_State *L)
+static void on_gradient(gpt *g, size_t parameter, void *user)
+{
+    (void)g;
+    call(user, ((callbacks *)user)->on_gradient, parameter);
+}
+
+static void on_parameter(gpt *g, size_t parameter, void *user)
+{
+    (void)g;
+    call(user, ((callbacks *)user)->on_parameter, parameter);
+}
+
+/* arg, or 0 for none and nil */
+static int optional_function(lua_State *L, int arg)
+{
+    if (lua_isnoneornil(L, arg))
+        return 0;
+    luaL_checktype(L, arg, LUA_TFUNCTION);
+    return arg;
+}
+
+static int step(lua_State *L, callbacks *c, bool gradient, float scale)
 {
     model *m = check_model(L);
     size_t batch = gpt_lua_size(L, 3), length = gpt_lua_size(L, 4);
-    float scale = (float)luaL_optnumber(L, 5, 1.0);
-    int failed = 0;
-    callback c = {.L = L, .function = 6, .failed = &failed};
-    callback use = {.L = L, .function = 7, .failed = &failed};
-    int32_t *tokens;
+    int32_t *tokens, *targets;
     double loss;
 
-    for (int arg = 6; arg <= 7; arg++)
-        if (!lua_isnoneornil(L, arg))
-            luaL_checktype(L, arg, LUA_TFUNCTION);
-    lua_settop(L, 7);
     luaL_checkstack(L, 8, "gpt");
     tokens = split_tokens(L, batch, length);
-    gpt_on_gradient(m->g, lua_isnil(L, 6) ? NULL : announce, &c);
-    gpt_on_parameter(m->g, lua_isnil(L, 7) ? NULL : announce, &use);
+    targets = tokens + batch * length;
+    gpt_on_gradient(m->g, c->on_gradient ? on_gradient : NULL, c);
+    gpt_on_parameter(m->g, c->on_parameter ? on_parameter : NULL, c);
     m->busy = 1;
-    loss = gpt_forward_backward(m->g, tokens, tokens + batch * length, batch,
-                                length, scale);
+    loss = gradient ? gpt_forward_backward(m->g, tokens, targets, batch,
+                                           length, scale)
+                    : gpt_loss(m->g, tokens, targets, batch, length);
     m->busy = 0;
     gpt_on_gradient(m->g, NULL, NULL);
     gpt_on_parameter(m->g, NULL, NULL);
-    if (failed)
+    if (c->failed)
         return lua_error(L);
     if (loss < 0.0)
         return luaL_error(L, "%s", gpt_error(m->g));
@@ -304,18 +323,23 @@ static int model_forward_backward(lua_State *L)
     return 1;
 }
 
+/* model:forward_backward(tokens, batch, length [, scale [, on_gradient
+ * [, on_parameter]]]): the functions get the number of a parameter */
+static int model_forward_backward(lua_State *L)
+{
+    callbacks c = {.L = L,
+                   .on_gradient = optional_function(L, 6),
+                   .on_parameter = optional_function(L, 7)};
+
+    return step(L, &c, true, (float)luaL_optnumber(L, 5, 1.0));
+}
+
+/* model:loss(tokens, batch, length [, on_parameter]) */
 static int model_loss(lua_State *L)
 {
-    model *m = check_model(L);
-    size_t batch = gpt_lua_size(L, 3), length = gpt_lua_size(L, 4);
-    int32_t *tokens = split_tokens(L, batch, length);
-    double loss = gpt_loss(m->g, tokens, tokens + batch * length, batch,
-                           length);
+    callbacks c = {.L = L, .on_parameter = optional_function(L, 5)};
 
-    if (loss < 0.0)
-        return luaL_error(L, "%s", gpt_error(m->g));
-    lua_pushnumber(L, loss);
-    return 1;
+    return step(L, &c, false, 1.0f);
 }
 
 static int model_generate(lua_State *L)

@@ -19,6 +19,7 @@
 
 #include <gyre/lua.h>
 #include <limits.h>
+#include <string.h>
 
 #define TEXT "gyre.example.gpt.text"
 
@@ -81,6 +82,20 @@ static int text_tostring(lua_State *L)
     return 1;
 }
 
+/* Pushes an array of n zeros that lie behind its struct. */
+static int32_t *push_tokens(lua_State *L, size_t n)
+{
+    const size_t bytes = n * sizeof(int32_t);
+    gyre_lua_array *a = lua_newuserdatauv(L, sizeof *a + bytes, 1);
+
+    *a = (gyre_lua_array){
+        .size = sizeof *a, .data = a + 1, .n = n, .dtype = GYRE_I32};
+    memset(a->data, 0, bytes);
+    gyre_lua_array_metatable(L);
+    lua_setmetatable(L, -2);
+    return a->data;
+}
+
 /* text:batch(part, batch, length, seed, k) -> i32 array */
 static int text_batch(lua_State *L)
 {
@@ -91,16 +106,14 @@ static int text_batch(lua_State *L)
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 5);
     uint64_t k = (uint64_t)luaL_checkinteger(L, 6);
     char reason[200] = "";
-    gyre_lua_array *a;
-    size_t n;
+    int32_t *tokens;
 
     /* Checked here too: the array is allocated before the windows are. */
     luaL_argcheck(L, length < text->n, 4, "longer than the text");
     luaL_argcheck(L, batch <= INT_MAX / (length + 1), 3, "too large");
-    n = batch * (length + 1);
-    a = gyre_lua_new_array(L, GYRE_I32, n);
+    tokens = push_tokens(L, batch * (length + 1));
     if (gpt_text_batch(text, (gpt_text_part)part, batch, length, seed, k,
-                       a->data, reason, sizeof reason) != 0)
+                       tokens, reason, sizeof reason) != 0)
         return luaL_error(L, "gpt: %s", reason);
     return 1;
 }

@@ -2,14 +2,19 @@
 /*
  * gpt_pool.c - a fixed set of threads that share out numbered tasks.
  *
- * The split is static and every task writes only its own results, so the
- * number of threads decides who computes a value, never how.
+ * Every task writes only its own results, so who runs a task decides when a
+ * value is computed, never how. A free thread takes the next task: one that
+ * the system keeps from running delays a round by the task it holds, and by
+ * nothing when it holds none.
  *
- * Protocol: the caller stores the job, then adds one to `round` under the
- * mutex; each worker sees a new round, runs its share and takes one off
- * `left`; the worker that brings it to 0 wakes the caller. Both sides spin
- * for a few microseconds before they sleep, because a step consists of about
- * a hundred short rounds.
+ * Protocol. Tasks have tickets, numbered on through all rounds. The caller
+ * stores the job and moves `end`; whoever moves `next` from t to t + 1 owns
+ * ticket t; `finished` counts what is done, and the round is over when it
+ * reaches `end`. The owner of an unfinished ticket keeps its round open,
+ * therefore the job it reads is the right one, however late it comes.
+ *
+ * Nobody holds a lock while others wait. Threads spin for some microseconds
+ * before they sleep, because a step consists of about a hundred short rounds.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -18,31 +23,37 @@
 #include "gpt_internal.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/* Where a thread sleeps. */
+typedef struct bed {
+    atomic_bool taken;
+    sem_t wake;
+} bed;
+
 typedef struct worker {
     gpt_pool *pool;
     size_t index;
+    bed bed;
     pthread_t thread;
 } worker;
 
 struct gpt_pool {
-    pthread_mutex_t mutex;
-    pthread_cond_t start, done;
-    atomic_size_t round;
-    atomic_size_t left;
-    bool stop; /* guarded by mutex; read after a new round */
+    atomic_size_t next, end, finished; /* tickets; they wrap */
+    atomic_bool stop;
+    /* Of this round; only owners of its tickets read them. */
     gpt_task_fn fn;
     void *job;
-    size_t tasks;
+    size_t first;   /* ticket of task 0 */
     size_t threads; /* the caller included */
     size_t started;
-    worker workers[];
+    worker workers[]; /* 0 is the caller */
 };
 
-enum { SPINS = 2000 };
+enum { SPINS = 400 };
 
 static inline void relax(void)
 {
@@ -51,93 +62,115 @@ static inline void relax(void)
 #endif
 }
 
-/* i * count / parts without overflow for large counts */
-static size_t share(size_t count, size_t i, size_t parts)
+/* ---- waiting ---- */
+
+typedef bool (*ready_fn)(gpt_pool *pool);
+
+static bool has_work(gpt_pool *pool)
 {
-    return count / parts * i + count % parts * i / parts;
+    return atomic_load(&pool->next) != atomic_load(&pool->end) ||
+           atomic_load(&pool->stop);
 }
 
-static void run_share(gpt_pool *pool, size_t index)
+static bool is_over(gpt_pool *pool)
 {
-    size_t end = share(pool->tasks, index + 1, pool->threads);
-
-    for (size_t t = share(pool->tasks, index, pool->threads); t < end; t++)
-        pool->fn(pool->job, t, index);
+    return atomic_load(&pool->finished) == atomic_load(&pool->end);
 }
 
-static void wait_round(gpt_pool *pool, size_t seen)
+/* Every rise() that finds the bed taken posts once, and that post is waited
+ * for, so none is left over for the next sleep. The bed is taken before the
+ * last look at the pool and the pool changed before rise() looks at the bed,
+ * all sequentially consistent: one of the two sees the other. */
+static void wait_until(gpt_pool *pool, ready_fn ready, bed *b)
 {
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool->round, memory_order_acquire) != seen)
+        if (ready(pool))
             return;
         relax();
     }
-    pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->round) == seen)
-        pthread_cond_wait(&pool->start, &pool->mutex);
-    pthread_mutex_unlock(&pool->mutex);
+    while (!ready(pool)) {
+        atomic_store(&b->taken, true);
+        if (ready(pool) && atomic_exchange(&b->taken, false))
+            return;
+        while (sem_wait(&b->wake) != 0)
+            ; /* interrupted */
+    }
+}
+
+static void rise(bed *b)
+{
+    if (atomic_load(&b->taken) && atomic_exchange(&b->taken, false))
+        sem_post(&b->wake);
+}
+
+/* ---- work ---- */
+
+/* `next` is read before `end` and never passes it, so they differ only when
+ * ticket `next` exists. */
+static bool take_ticket(gpt_pool *pool, size_t *ticket, size_t *end)
+{
+    *ticket = atomic_load(&pool->next);
+    do {
+        *end = atomic_load(&pool->end);
+        if (*ticket == *end)
+            return false;
+    } while (!atomic_compare_exchange_weak(&pool->next, ticket, *ticket + 1));
+    return true;
+}
+
+static void run_tasks(gpt_pool *pool, size_t index)
+{
+    size_t ticket, end;
+
+    while (take_ticket(pool, &ticket, &end)) {
+        pool->fn(pool->job, ticket - pool->first, index);
+        if (atomic_fetch_add(&pool->finished, 1) + 1 == end)
+            rise(&pool->workers[0].bed);
+    }
 }
 
 static void *work(void *arg)
 {
     worker *w = arg;
-    gpt_pool *pool = w->pool;
 
-    for (size_t seen = 0;; seen++) {
-        wait_round(pool, seen);
-        if (pool->stop)
+    for (;;) {
+        wait_until(w->pool, has_work, &w->bed);
+        if (atomic_load(&w->pool->stop))
             return NULL;
-        run_share(pool, w->index);
-        if (atomic_fetch_sub(&pool->left, 1) == 1) {
-            pthread_mutex_lock(&pool->mutex);
-            pthread_cond_signal(&pool->done);
-            pthread_mutex_unlock(&pool->mutex);
-        }
+        run_tasks(w->pool, w->index);
     }
-}
-
-static void begin_round(gpt_pool *pool)
-{
-    pthread_mutex_lock(&pool->mutex);
-    atomic_fetch_add(&pool->round, 1);
-    pthread_cond_broadcast(&pool->start);
-    pthread_mutex_unlock(&pool->mutex);
 }
 
 void gpt_pool_run(gpt_pool *pool, gpt_task_fn fn, void *job, size_t tasks)
 {
-    pool->fn = fn;
-    pool->job = job;
-    pool->tasks = tasks;
-    if (pool->threads == 1) {
-        run_share(pool, 0);
+    if (pool->threads == 1 || tasks == 1) {
+        for (size_t t = 0; t < tasks; t++)
+            fn(job, t, 0);
         return;
     }
-    atomic_store(&pool->left, pool->threads - 1);
-    begin_round(pool);
-    run_share(pool, 0);
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)
-            return;
-        relax();
-    }
-    pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->left) != 0)
-        pthread_cond_wait(&pool->done, &pool->mutex);
-    pthread_mutex_unlock(&pool->mutex);
+    pool->fn = fn;
+    pool->job = job;
+    pool->first = atomic_load(&pool->end);
+    atomic_store(&pool->end, pool->first + tasks);
+    for (size_t i = 1; i < pool->threads && i < tasks; i++)
+        rise(&pool->workers[i].bed);
+    run_tasks(pool, 0);
+    wait_until(pool, is_over, &pool->workers[0].bed);
 }
+
+/* ---- creation ---- */
 
 void gpt_pool_destroy(gpt_pool *pool)
 {
     if (!pool)
         return;
-    pool->stop = true;
-    begin_round(pool);
-    for (size_t i = 1; i <= pool->started; i++)
+    atomic_store(&pool->stop, true);
+    for (size_t i = 1; i <= pool->started; i++) {
+        rise(&pool->workers[i].bed);
         pthread_join(pool->workers[i].thread, NULL);
-    pthread_cond_destroy(&pool->done);
-    pthread_cond_destroy(&pool->start);
-    pthread_mutex_destroy(&pool->mutex);
+    }
+    for (size_t i = 0; i < pool->threads; i++)
+        sem_destroy(&pool->workers[i].bed.wake);
     free(pool);
 }
 
@@ -153,10 +186,9 @@ gpt_pool *gpt_pool_create(size_t threads)
 
     if (!pool)
         return NULL;
-    pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->start, NULL);
-    pthread_cond_init(&pool->done, NULL);
     pool->threads = threads;
+    for (size_t i = 0; i < threads; i++)
+        sem_init(&pool->workers[i].bed.wake, 0, 0);
     /* Signals stay with the threads of the host program. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);

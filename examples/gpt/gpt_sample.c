@@ -110,7 +110,7 @@ int gpt_generate(gpt *g, const uint8_t *prompt, size_t prompt_length,
     int32_t *window;
 
     if (g->busy) {
-        gpt_fail(g, "gpt: called from its own gradient callback");
+        gpt_fail(g, "gpt: called from its own callback");
         return -1;
     }
     if ((prompt_length && !prompt) || (n && !out) || isnan(temperature)) {

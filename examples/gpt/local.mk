@@ -64,4 +64,9 @@ tests_peer_gpt_dump_SOURCES = tests/peer/gpt_dump.c
 tests_peer_gpt_dump_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_peer_gpt_dump_LDADD = examples/gpt/libgptmodel.la
 endif
-EXTRA_DIST += tests/peer/gpt_torch.py examples/gpt/train.lua
+
+TESTS += tests/unit/gpt/gpt_lua.test tests/peer/gpt.test
+EXTRA_DIST += tests/peer/gpt.test tests/peer/gpt_torch.py \
+	tests/unit/gpt/gpt.lua tests/unit/gpt/gpt_lua.test \
+	tests/unit/lua/tap.lua \
+	examples/gpt/train.lua

@@ -26,6 +26,17 @@ bool fault_long(void)
     return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
 }
 
+unsigned fault_stride(unsigned usual)
+{
+    if (fault_long())
+        return 1;
+#ifdef GYRE_SANITIZED
+    return 7 * usual;
+#else
+    return usual;
+#endif
+}
+
 /* ---- the model -------------------------------------------------------- */
 
 static float value(uint64_t *state)

@@ -183,12 +183,13 @@ static uint64_t tell(const trial *t, const char *what,
 static uint64_t explore_all(trial *t, const char *what, bool fast)
 {
     explorer_counts counts = {0};
-    size_t most = fault_long() ? 10 : 6;
+    size_t most = fault_long() ? 10 : fault_stride(1) > 1 ? 3 : 6;
+    size_t tears = fault_stride(1) > 1 ? 1 : EXPLORER_TEARS;
 
     t->fast = fast;
     t->go_on = fast ? 0 : 5;
     t->continued = 0;
-    explorer_all(t->explorer, most, EXPLORER_TEARS, 1, judge, t, &counts);
+    explorer_all(t->explorer, most, tears, 1, judge, t, &counts);
     assert_true(counts.states > 100);
     return tell(t, what, &counts);
 }
@@ -241,7 +242,8 @@ static void test_early_every_2(void **state)
 static void test_samples(void **state)
 {
     trial *t = begin(2, 20, 1, "auto", false);
-    uint64_t samples = fault_long() ? 200000 : 10000, bad = 0;
+    uint64_t samples = fault_long() ? 200000 : 10000 / fault_stride(1);
+    uint64_t bad = 0;
 
     (void)state;
     explorer_take(t->explorer, t->recorder, NULL, NULL);

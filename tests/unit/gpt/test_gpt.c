@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_gpt.c - the example gpt: same bits in every process and for every
- * number of threads, gradients against finite differences, memory, sampling
- * and the order of the callbacks.
+ * number of threads, gradients against finite differences, memory, sampling,
+ * the order of the callbacks and the pool of threads.
  *
  * Called as "test_gpt --hash THREADS" it prints a hash of one step instead;
  * the test of equal bits starts itself that way.
  */
 #include "gpt.h"
 
-/* Sees the exponential itself, to measure it. */
+/* Sees the pool and the exponential themselves. */
+#include "gpt_internal.h"
 #include "gpt_math.h"
 
 #include <malloc.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,6 +305,86 @@ static void callback_order(void **state)
     gpt_destroy(g);
 }
 
+typedef struct delivery {
+    float *fresh[64]; /* what the optimizer is about to write */
+    size_t n, calls;
+    bool in_order, refused;
+} delivery;
+
+static void take_away(gpt *g, delivery *d)
+{
+    d->n = d->calls = 0;
+    d->in_order = d->refused = true;
+    for (size_t i = 0; i < gpt_parameter_count(g); i++) {
+        const gpt_parameter *p = gpt_parameter_at(g, i);
+
+        d->fresh[i] = malloc(p->n * sizeof(float));
+        assert_non_null(d->fresh[i]);
+        memcpy(d->fresh[i], p->data, p->n * sizeof(float));
+        for (size_t k = 0; k < p->n; k++)
+            p->data[k] = NAN;
+    }
+}
+
+static void deliver(gpt *g, size_t i, void *user)
+{
+    delivery *d = user;
+    int32_t token = 0;
+
+    d->calls++;
+    d->in_order &= i == d->n++;
+    d->refused &= gpt_loss(g, &token, &token, 1, 1) == -1.0;
+    if (!d->fresh[i])
+        return;
+    memcpy(gpt_parameter_at(g, i)->data, d->fresh[i],
+           gpt_parameter_at(g, i)->n * sizeof(float));
+    free(d->fresh[i]);
+    d->fresh[i] = NULL;
+}
+
+static void check_delivery(const gpt *g, const delivery *d)
+{
+    assert_int_equal(d->calls, gpt_parameter_count(g));
+    assert_true(d->in_order);
+    assert_true(d->refused);
+}
+
+/* Weights are NaN until they are announced, and the results the usual. */
+static void parameters_are_awaited(void **state)
+{
+    gpt *g = make(odd), *plain = make(odd);
+    int32_t tokens[20];
+    uint8_t a[60], b[60];
+    delivery d;
+
+    (void)state;
+    fill(tokens, 20, 8);
+    gpt_on_parameter(g, deliver, &d);
+    take_away(g, &d);
+    assert_true(train_step(g, 1.0f) == train_step(plain, 1.0f));
+    check_delivery(g, &d);
+    for (size_t i = 0; i < gpt_parameter_count(g); i++)
+        assert_memory_equal(gpt_parameter_at(g, i)->grad,
+                            gpt_parameter_at(plain, i)->grad,
+                            gpt_parameter_at(g, i)->n * sizeof(float));
+    take_away(g, &d);
+    assert_true(gpt_loss(g, tokens, tokens + 10, 1, 10) ==
+                gpt_loss(plain, tokens, tokens + 10, 1, 10));
+    check_delivery(g, &d);
+    take_away(g, &d); /* 60 bytes: the window slides */
+    gpt_generate(g, NULL, 0, sizeof a, 1.0, 0, 3, a);
+    check_delivery(g, &d);
+    gpt_generate(plain, NULL, 0, sizeof b, 1.0, 0, 3, b);
+    assert_memory_equal(a, b, sizeof a);
+    assert_true(gpt_loss(g, tokens, tokens, 1, 41) == -1.0);
+    check_delivery(g, &d); /* no more calls */
+    gpt_on_parameter(g, NULL, NULL);
+    assert_true(train_step(g, 1.0f) == train_step(plain, 1.0f));
+    check_delivery(g, &d);
+    gpt_destroy(plain);
+    gpt_destroy(g);
+}
+
 /* Longer than the context, so that the window slides. */
 static void generation_repeats(void **state)
 {
@@ -368,6 +451,67 @@ static void generation_follows_the_loss(void **state)
     gpt_destroy(g);
 }
 
+/* ---- pool ---- */
+
+enum { MOST_TASKS = 300 };
+
+static void count_task(void *job, size_t task, size_t worker)
+{
+    unsigned char *hits = job;
+
+    (void)worker;
+    hits[task]++; /* not atomic: the thread sanitizer watches */
+}
+
+static void every_task_runs_once(void **state)
+{
+    uint32_t random = 1;
+
+    (void)state;
+    for (size_t threads = 1; threads <= 5; threads++) {
+        gpt_pool *pool = gpt_pool_create(threads);
+
+        assert_non_null(pool);
+        for (int round = 0; round < 500; round++) {
+            unsigned char hits[MOST_TASKS] = {0};
+            size_t tasks;
+
+            random = random * 1664525u + 1013904223u;
+            tasks = (random >> 16) % MOST_TASKS;
+            gpt_pool_run(pool, count_task, hits, tasks);
+            for (size_t t = 0; t < MOST_TASKS; t++)
+                assert_int_equal(hits[t], t < tasks);
+        }
+        gpt_pool_destroy(pool);
+    }
+}
+
+static void hold_the_first(void *job, size_t task, size_t worker)
+{
+    atomic_size_t *done = job;
+
+    (void)worker;
+    while (task == 0 && atomic_load(done) != MOST_TASKS - 1)
+        sched_yield();
+    atomic_fetch_add(done, 1);
+}
+
+/* Never ends when tasks belong to threads before somebody runs them. */
+static void held_thread_holds_one_task(void **state)
+{
+    gpt_pool *pool = gpt_pool_create(2);
+
+    (void)state;
+    assert_non_null(pool);
+    for (int round = 0; round < 20; round++) {
+        atomic_size_t done = 0;
+
+        gpt_pool_run(pool, hold_the_first, &done, MOST_TASKS);
+        assert_int_equal(atomic_load(&done), MOST_TASKS);
+    }
+    gpt_pool_destroy(pool);
+}
+
 /* Against expl over the whole range in steps of 2^-9 and a bit. */
 static void exponential(void **state)
 {
@@ -401,8 +545,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(impossible_sizes),
         cmocka_unit_test(bad_input),
         cmocka_unit_test(callback_order),
+        cmocka_unit_test(parameters_are_awaited),
         cmocka_unit_test(generation_repeats),
         cmocka_unit_test(generation_follows_the_loss),
+        cmocka_unit_test(every_task_runs_once),
+        cmocka_unit_test(held_thread_holds_one_task),
         cmocka_unit_test(exponential)};
 
     if (argc == 3 && strcmp(argv[1], "--hash") == 0) {
