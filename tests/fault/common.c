@@ -109,6 +109,7 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
     spec.device_count = place->count;
     spec.chunk_elements = GYRE_GRAIN;
     spec.blob_bytes = 256;
+    spec.in_place = model->in_place;
     return gyre_store_create(context, place->store, &spec, options, out,
                              error);
 }

@@ -34,6 +34,7 @@ typedef struct fault_model {
     float *data[FAULT_TENSORS];
     void *bound[FAULT_TENSORS];  /* what rounds return: f32, but bf16 for 2 */
     void *before[FAULT_TENSORS]; /* a copy, to see whether it was restored */
+    bool in_place;
 } fault_model;
 
 void fault_model_make(fault_model *model, uint64_t scale);
