@@ -343,11 +343,26 @@ static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
     return GYRE_OK;
 }
 
+/* A record is read again each time it is chosen, and a failing device may
+ * give another one then. */
+gyre_status gyre_fsck_choose(gyre_fsck *fsck, uint64_t seq, gyre_error *error)
+{
+    uint64_t newest = 0;
+    gyre_status status = gyre_store_choose(fsck->store, seq + 1, &newest,
+                                           error);
+
+    if (status == GYRE_OK && fsck->store->now.seq != seq)
+        status = gyre_fail(error, GYRE_IO,
+                           "commit record %llu could be read only once",
+                           (unsigned long long)seq);
+    return status;
+}
+
 /* Is there a way back?  Leaves the newest record chosen. */
 static gyre_status check_previous(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
-    uint64_t newest = 0;
+    uint64_t newest = 0, seq = store->now.seq;
     uint8_t *health;
 
     if (fsck->bad == 0 || store->layout.versions == 1)
@@ -355,10 +370,12 @@ static gyre_status check_previous(gyre_fsck *fsck, gyre_error *error)
     health = gyre_alloc(store->context, store->layout.chunks, 1);
     if (health == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
-    if (gyre_store_choose(store, store->now.seq, &newest, NULL) == GYRE_OK)
+    if (gyre_store_choose(store, seq, &newest, NULL) == GYRE_OK)
         fsck->report.previous_whole = gyre_fsck_survey(fsck, health) == 0;
+    fsck->previous = store->now.seq;
     gyre_free(store->context, health, store->layout.chunks, 1);
-    return gyre_store_choose(store, UINT64_MAX, &newest, error);
+    (void)gyre_fsck_choose(fsck, seq, &fsck->unread);
+    return GYRE_OK;
 }
 
 static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
@@ -387,7 +404,8 @@ static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
     status = gyre_store_choose(store, UINT64_MAX, &newest, error);
     if (status != GYRE_OK)
         return status;
-    store->next_seq = newest + 1;
+    fsck->unread = store->unread;
+    store->next_seq = (newest > fsck->newest ? newest : fsck->newest) + 1;
     status = check_chunks(fsck, error);
     if (status == GYRE_OK)
         status = check_previous(fsck, error);
@@ -418,8 +436,13 @@ static gyre_status mend(gyre_fsck *fsck, unsigned flags, gyre_error *error)
 {
     gyre_status status = GYRE_OK;
 
-    if (fsck->report.problems == 0)
+    if (fsck->report.problems == 0 || flags == 0)
         return GYRE_OK;
+    /* What cannot be read may be newer than all that can. */
+    if (fsck->unread.status != GYRE_OK) {
+        fsck->store->unread = fsck->unread;
+        return gyre_store_tell_unread(fsck->store, error);
+    }
     if (flags & GYRE_FSCK_REPAIR)
         status = gyre_fsck_repair(fsck, error);
     if (status == GYRE_OK && (flags & GYRE_FSCK_SALVAGE) &&

@@ -267,6 +267,32 @@ static void test_progress_stops_it(void **state)
     unit_memory_check(&memory);
 }
 
+static int stop_at_end(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    return done == total;
+}
+
+/* Whoever sees the last byte first, the watcher or the builder. */
+static void test_stopped_at_the_last_moment(void **state)
+{
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    char path[256];
+    care_state want = make_small(context, path, 1);
+    gyre_store_spec spec = {.size = sizeof(spec), .device_count = 1};
+
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(gyre_store_reshard(context, path, &spec, NULL,
+                                            stop_at_end, NULL, NULL),
+                         GYRE_STOPPED);
+    check_untouched(context, path, &want, 4);
+    care_remove(path);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
 static void test_bad_requests(void **state)
 {
     unit_memory memory = {0};
@@ -538,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_every_operation_fails),
         cmocka_unit_test(test_progress_stops_it),
+        cmocka_unit_test(test_stopped_at_the_last_moment),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_block_files),
         cmocka_unit_test(test_no_new_manifest),
