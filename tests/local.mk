@@ -10,8 +10,7 @@
 # slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
 # `make check-install` a trial installation.
 
-slow_tests =
-cli_tests = \
+cli_tests += \
 	tests/cli/bench.test \
 	tests/cli/gpt.test \
 	tests/cli/gyre.test \
@@ -20,8 +19,6 @@ cli_tests = \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
-fault_tests =
-peer_tests =
 
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -43,8 +40,9 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/tap.sh tests/unit/unit.h $(tree_tests) $(cli_tests) \
-	$(fault_tests) $(peer_tests) tests/install.test tests/run
+EXTRA_DIST += tests/README.md tests/install.test tests/run tests/tap.sh
+EXTRA_DIST += tests/unit/tap tests/unit/unit.h
+EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
 	$(peer_tests)
@@ -53,12 +51,13 @@ gyre_tap = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.s
 LOG_DRIVER = $(gyre_tap)
 TEST_LOG_DRIVER = $(gyre_tap)
 TEST_LOG_COMPILER = $(SHELL)
+LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/unit/tap
 
 # A tool of the shell tests, no test itself.
 EXTRA_PROGRAMS += tests/json_get
 tests_json_get_LDADD = $(JANSSON_LIBS)
 check_DATA += tests/json_get$(EXEEXT)
-CLEANFILES += tests/json_get$(EXEEXT)
+CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
 gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
@@ -94,7 +93,7 @@ check-valgrind: all
 	  echo 'check-valgrind: not in a sanitizer build' >&2; exit 1; }
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(valgrind_tests)' \
-	  LOG_COMPILER='$(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
+	  LOG_COMPILER='$(LOG_COMPILER) $(LIBTOOL) --silent --mode=execute env GYRE_VALGRIND=1 \
 	  $(VALGRIND) --quiet --error-exitcode=9 --leak-check=full \
 	  --errors-for-leak-kinds=definite,indirect \
 	  --suppressions=$(abs_top_srcdir)/tests/valgrind.supp $(VALGRIND_FLAGS)'

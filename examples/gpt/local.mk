@@ -50,6 +50,7 @@ endif
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_text
+slow_tests += tests/unit/gpt/test_gpt
 tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
 tests_unit_gpt_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_unit_gpt_test_gpt_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
@@ -64,7 +65,8 @@ tests_peer_gpt_dump_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_peer_gpt_dump_LDADD = examples/gpt/libgptmodel.la
 endif
 
-TESTS += tests/unit/gpt/gpt_lua.test
-EXTRA_DIST += tests/peer/gpt_torch.py tests/unit/gpt/gpt.lua \
-	tests/unit/gpt/gpt_lua.test tests/unit/lua/tap.lua \
+TESTS += tests/unit/gpt/gpt_lua.test tests/peer/gpt.test
+EXTRA_DIST += tests/peer/gpt.test tests/peer/gpt_torch.py \
+	tests/unit/gpt/gpt.lua tests/unit/gpt/gpt_lua.test \
+	tests/unit/lua/tap.lua \
 	examples/gpt/train.lua

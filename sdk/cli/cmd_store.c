@@ -248,66 +248,18 @@ static int store_fsck(int argc, char **argv)
 
 /* ---- the command -------------------------------------------------------- */
 
-static const struct {
-    const char *name, *full, *summary;
-    cli_main run;
-} parts[] = {
-    {"info", "store info", "show what a store holds", store_info},
-    {"fsck", "store fsck", "check it, roll it back, salvage it", store_fsck},
-    {"export", "store export", "write it as safetensors", store_export},
-    {"import", "store import", "take parameters from safetensors",
-     store_import},
-    {"reshard", "store reshard", "other devices, other chunks",
-     store_reshard}};
-
-enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
-
-static void help(FILE *file)
-{
-    fputs("usage: gyre store PART [OPTION]... DIR [FILE]\n\n"
-          "Look after a store: parameters and optimizer state on storage.\n\n",
-          file);
-    for (int i = 0; i < PARTS; i++)
-        fprintf(file, "  %-12s %s\n", parts[i].name, parts[i].summary);
-    fputs("\nEvery part has --help, --json and --quiet.\n", file);
-}
-
-/* No part at all, or one that is not there. */
-static int refuse(int argc, char **argv)
-{
-    cli_state cli = {.command = "store"};
-    const char *word = NULL;
-
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            cli.json = true;
-        else if (word == NULL)
-            word = argv[i];
-    }
-    if (word == NULL) {
-        help(stderr);
-        return CLI_USAGE;
-    }
-    return cli_fail(&cli, CLI_USAGE,
-                    "no %s %s; the parts are info, fsck, export, import, "
-                    "reshard", word[0] == '-' ? "option" : "part", word);
-}
+static const cli_command parts[] = {
+    {"info", "show what a store holds", store_info},
+    {"fsck", "check it, roll it back, salvage it", store_fsck},
+    {"export", "write it as safetensors", store_export},
+    {"import", "take parameters from safetensors", store_import},
+    {"reshard", "other devices, other chunks", store_reshard},
+};
 
 int gyre_cmd_store(int argc, char **argv)
 {
-    char full[32];
-
-    if (argc > 1 &&
-        (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        help(stdout);
-        return CLI_GOOD;
-    }
-    for (int i = 0; argc > 1 && i < PARTS; i++) {
-        if (strcmp(argv[1], parts[i].name) == 0) {
-            snprintf(full, sizeof(full), "%s", parts[i].full);
-            argv[1] = full;
-            return parts[i].run(argc - 1, argv + 1);
-        }
-    }
-    return refuse(argc, argv);
+    return cli_group("store",
+                     "Look after a store: parameters and optimizer state on "
+                     "storage.",
+                     parts, sizeof(parts) / sizeof(parts[0]), argc, argv);
 }

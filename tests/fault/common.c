@@ -26,6 +26,17 @@ bool fault_long(void)
     return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
 }
 
+unsigned fault_stride(unsigned usual)
+{
+    if (fault_long())
+        return 1;
+#ifdef GYRE_SANITIZED
+    return 7 * usual;
+#else
+    return usual;
+#endif
+}
+
 /* ---- the model -------------------------------------------------------- */
 
 static float value(uint64_t *state)
@@ -98,6 +109,7 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
     spec.device_count = place->count;
     spec.chunk_elements = GYRE_GRAIN;
     spec.blob_bytes = 256;
+    spec.in_place = model->in_place;
     return gyre_store_create(context, place->store, &spec, options, out,
                              error);
 }

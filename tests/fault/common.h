@@ -34,6 +34,7 @@ typedef struct fault_model {
     float *data[FAULT_TENSORS];
     void *bound[FAULT_TENSORS];  /* what rounds return: f32, but bf16 for 2 */
     void *before[FAULT_TENSORS]; /* a copy, to see whether it was restored */
+    bool in_place;
 } fault_model;
 
 void fault_model_make(fault_model *model, uint64_t scale);
@@ -114,8 +115,11 @@ void fault_record(const fault_model *model, gyre_store *store, bool early,
 
 /* splitmix64. */
 uint64_t fault_random(uint64_t *state);
-/* Set in the environment, and not to 0: the long run. */
+/* GYRE_FAULT_LONG is set, and not to 0: the long run. */
 bool fault_long(void);
+/* Every n-th of many cases: 1 in the long run, `usual` otherwise, seven times
+ * that in a sanitizer build. */
+unsigned fault_stride(unsigned usual);
 
 #define fault_ok(call, error)                                       \
     do {                                                            \

@@ -5,6 +5,7 @@ fault_tests_c = \
 	tests/fault/test_alloc \
 	tests/fault/test_explorer \
 	tests/fault/test_io_faults \
+	tests/fault/test_io_lasting \
 	tests/fault/test_kill \
 	tests/fault/test_loop \
 	tests/fault/test_space
@@ -13,10 +14,12 @@ check_PROGRAMS += $(fault_tests_c)
 slow_tests += $(fault_tests_c)
 
 check_LTLIBRARIES += tests/fault/libfault.la
-tests_fault_libfault_la_SOURCES = tests/fault/common.c tests/fault/place.c
+tests_fault_libfault_la_SOURCES = tests/fault/common.c \
+	tests/fault/io_trial.c tests/fault/place.c
 tests_fault_libfault_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_fault_libfault_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
-EXTRA_DIST += tests/fault/common.h tests/fault/explorer.h
+EXTRA_DIST += tests/fault/common.h tests/fault/explorer.h \
+	tests/fault/io_trial.h
 
 fault_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 fault_ldadd = tests/fault/libfault.la $(LDADD) $(XXHASH_LIBS)
@@ -35,3 +38,5 @@ tests_fault_test_alloc_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_alloc_LDADD = $(fault_ldadd)
 tests_fault_test_space_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_space_LDADD = $(fault_ldadd)
+tests_fault_test_io_lasting_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_io_lasting_LDADD = $(fault_ldadd)

@@ -101,6 +101,7 @@ static void create_all(const char *io)
     for (n = 1; status != GYRE_OK; n++) {
         gyre_error error = {GYRE_OK, ""};
         uint64_t before = t->memory.bytes;
+        int files = fault_entries("/proc/self/fd");
 
         fault_place_clear(&t->place);
         t->memory.fail_at = t->memory.requests + n;
@@ -111,6 +112,7 @@ static void create_all(const char *io)
             break;
         expect_no_memory(status, &error, "create", n);
         assert_int_equal(t->memory.bytes, before);
+        assert_int_equal(fault_entries("/proc/self/fd"), files);
         assert_int_equal(fault_entries(t->place.store), -1);
         for (size_t d = 0; d < t->place.count; d++)
             assert_int_equal(fault_entries(t->place.device[d]), 0);
@@ -140,6 +142,7 @@ static void open_all(const char *io, bool read_only)
     for (n = 1; status != GYRE_OK; n++) {
         gyre_error error = {GYRE_OK, ""};
         uint64_t before = t->memory.bytes;
+        int files = fault_entries("/proc/self/fd");
 
         t->memory.fail_at = t->memory.requests + n;
         status = fault_open(t->context, &t->place, &options, &store, &error);
@@ -148,6 +151,7 @@ static void open_all(const char *io, bool read_only)
             break;
         expect_no_memory(status, &error, "open", n);
         assert_int_equal(t->memory.bytes, before);
+        assert_int_equal(fault_entries("/proc/self/fd"), files);
     }
     expect(t, store, FAULT_ROUNDS);
     gyre_store_close(store);

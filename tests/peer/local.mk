@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Against other people's code; each skips itself where that is not installed.
 # The drivers are built by make check and are no tests of their own.
-peer_tests += tests/peer/optimizers.test
-EXTRA_DIST += tests/peer/job.h tests/peer/optimizers_torch.py
+peer_tests += tests/peer/optimizers.test tests/peer/safetensors.test
+EXTRA_DIST += tests/peer/job.h tests/peer/optimizers_torch.py \
+	tests/peer/safetensors_read.py
 
 EXTRA_PROGRAMS += tests/peer/opt_driver tests/peer/ref_driver
 check_DATA += tests/peer/opt_driver
@@ -12,3 +13,7 @@ check_DATA += tests/peer/ref_driver
 endif
 tests_peer_ref_driver_CPPFLAGS = $(AM_CPPFLAGS) $(LUA_CFLAGS)
 tests_peer_ref_driver_LDADD = sdk/libgyre_core.la $(LUA_LIBS)
+
+EXTRA_PROGRAMS += tests/peer/st_driver
+check_DATA += tests/peer/st_driver
+tests_peer_st_driver_LDADD = sdk/libgyre_core.la

@@ -100,6 +100,8 @@ gyre_status gyre_fsck_repair(gyre_fsck *fsck, gyre_error *error)
     gyre_store *store = fsck->store;
     gyre_status status = GYRE_OK;
 
+    if (store->unread.status != GYRE_OK)
+        return gyre_store_tell_unread(store, error);
     if (fsck->bad > 0 && !fsck->report.previous_whole)
         return GYRE_OK;
     gyre_store_take_commit(store);

@@ -291,6 +291,13 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
     return check_entries(store, error);
 }
 
+gyre_status gyre_store_tell_unread(const gyre_store *store, gyre_error *error)
+{
+    return gyre_fail(error, store->unread.status,
+                     "store %s: no device gives this commit record: %s",
+                     store->path, store->unread.text);
+}
+
 /* ---- verifying -------------------------------------------------------- */
 
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
@@ -344,9 +351,7 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
     /* What cannot be read may be the newest record: to go on from the other
      * one would give up a commit for good, for what may be a loose cable. */
     if (store->unread.status != GYRE_OK)
-        return gyre_fail(error, store->unread.status,
-                         "store %s: no device gives this commit record: %s",
-                         store->path, store->unread.text);
+        return gyre_store_tell_unread(store, error);
     if (status != GYRE_OK)
         return status;
     store->next_seq = newest + 1;

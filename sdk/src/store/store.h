@@ -468,6 +468,8 @@ gyre_status gyre_store_tables(gyre_store *store, gyre_error *error);
  * NOT_FOUND when there is none, FORMAT when its entries are impossible. */
 gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
                               uint64_t *newest, gyre_error *error);
+/* Fails with `unread`: what could not be read may be the newest record. */
+gyre_status gyre_store_tell_unread(const gyre_store *store, gyre_error *error);
 /* The rest of an open after gyre_store_attach: choose, verify, go back if need
  * be, sweep.  A read-only store is left as it is. */
 gyre_status gyre_store_settle(gyre_store *store, gyre_error *error);

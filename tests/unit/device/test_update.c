@@ -211,6 +211,8 @@ static void test_denormals_survive_a_fast_math_host(void **state)
     gyre_update_job job = job_of(b, &segment, 1);
     unsigned word = _mm_getcsr();
 
+    if (getenv("GYRE_VALGRIND") != NULL)
+        skip(); /* which has no FTZ */
     for (size_t i = 0; i < ELEMENTS; i++) {
         b->g[i] *= 0x1p-130f;
         b->data[2 * ELEMENTS + i] = b->before[2 * ELEMENTS + i] *= 0x1p-140f;

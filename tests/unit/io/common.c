@@ -6,33 +6,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- context --------------------------------------------------------- */
-
-static void *test_resize(void *user, void *block, size_t old_bytes,
-                         size_t new_bytes, size_t align)
-{
-    io_fixture *f = user;
-    void *fresh = NULL;
-
-    if (new_bytes > 0) {
-        /* Atomic: the recorder's test allocates in threads. */
-        uint64_t n = __atomic_add_fetch(&f->allocations, 1, __ATOMIC_RELAXED);
-        if (n == f->fail_at)
-            return NULL;
-        if (posix_memalign(&fresh, align, new_bytes) != 0)
-            return NULL;
-        if (block)
-            memcpy(fresh, block, old_bytes < new_bytes ? old_bytes : new_bytes);
-    }
-    free(block);
-    return fresh;
-}
 
 static void test_log(void *user, gyre_log_level level, const char *text)
 {
@@ -68,16 +47,14 @@ static void remove_folder(const char *path)
 io_fixture *io_fixture_create(void)
 {
     io_fixture *f = calloc(1, sizeof *f);
-    gyre_context_options options = {.size = sizeof options};
 
     assert_non_null(f);
     make_folder(f);
-    options.allocator.resize = test_resize;
-    options.allocator.user = f;
+    gyre_context_options options = unit_options(&f->memory);
     options.log = test_log;
     options.log_user = f;
     assert_ok(f, gyre_context_create(&options, &f->context, &f->error));
-    f->idle_memory = gyre_context_memory(f->context, NULL);
+    f->idle = f->memory.bytes;
     return f;
 }
 
@@ -85,6 +62,7 @@ void io_fixture_destroy(io_fixture *f)
 {
     gyre_context_destroy(f->context);
     remove_folder(f->folder);
+    unit_memory_check(&f->memory);
     free(f);
 }
 

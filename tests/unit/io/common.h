@@ -4,12 +4,7 @@
 #ifndef GYRE_TESTS_UNIT_IO_COMMON_H
 #define GYRE_TESTS_UNIT_IO_COMMON_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "../unit.h"
 
 #include "io/engine.h"
 
@@ -17,13 +12,13 @@ typedef struct io_fixture {
     gyre_context *context;
     gyre_error error;
     char folder[256];
-    char log[4096];       /* all that was logged */
-    uint64_t allocations; /* so far */
-    uint64_t fail_at;     /* the allocation that fails, from 1; 0: none */
-    uint64_t idle_memory; /* of a context without objects */
+    char log[4096]; /* all that was logged */
+    unit_memory memory;
+    uint64_t idle; /* bytes of the context without objects */
 } io_fixture;
 
-/* Group setup and teardown; *state becomes an io_fixture *. */
+/* Group setup and teardown; *state becomes an io_fixture *.  Destroying asserts
+ * that all memory was given back, by its right size. */
 int io_setup(void **state);
 int io_teardown(void **state);
 io_fixture *io_fixture_create(void);
@@ -64,10 +59,6 @@ void io_fill(void *data, size_t bytes, uint64_t seed);
         if ((call) != GYRE_OK)                          \
             fail_msg("%s: %s", #call, (f)->error.text); \
     } while (0)
-#define assert_says(f, part)                                   \
-    do {                                                       \
-        if (!strstr((f)->error.text, part))                    \
-            fail_msg("no '%s' in: %s", part, (f)->error.text); \
-    } while (0)
+#define assert_says(f, part) unit_assert_text(&(f)->error, part)
 
 #endif

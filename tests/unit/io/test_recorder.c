@@ -264,12 +264,12 @@ static void test_memory(void **state)
     /* 64 marks fit the first segment; the next finds no memory. */
     for (uint64_t i = 0; i < 64; i++) {
         gyre_io_recorder_mark(r, i);
-        f->fail_at = f->allocations + 1;
+        f->memory.fail_at = f->memory.requests + 1;
     }
     gyre_io_recorder_mark(r, 64);
     assert_int_equal(64, gyre_io_recorder_count(r));
     assert_int_equal(1, gyre_io_recorder_lost(r));
-    f->fail_at = 0;
+    f->memory.fail_at = 0;
     gyre_io_recorder_mark(r, 65);
     is_event(r, 64, GYRE_IO_MARK, 65);
     gyre_io_recorder_destroy(r);

@@ -10,6 +10,8 @@ store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 check_PROGRAMS += \
 	tests/unit/store/test_commit \
 	tests/unit/store/test_early \
+	tests/unit/store/test_fsck \
+	tests/unit/store/test_generation \
 	tests/unit/store/test_independence \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_lifetime \
@@ -18,7 +20,11 @@ check_PROGRAMS += \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
 	tests/unit/store/test_return \
+	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip
+
+# Many stores: minutes under valgrind.
+slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
 
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
@@ -31,8 +37,5 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
-check_PROGRAMS += \
-	tests/unit/store/test_fsck \
-	tests/unit/store/test_generation \
-	tests/unit/store/test_safetensors
+
 EXTRA_DIST += tests/unit/store/care.h

@@ -677,17 +677,34 @@ static void test_import_makes_whole_again(void **state)
 
 /* ---- in place --------------------------------------------------------- */
 
+/* A process that ends between the mark and the first write. */
+static void leave_dirty(const char *path)
+{
+    pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        gyre_context *context = NULL;
+        gyre_store *store = NULL;
+
+        if (gyre_context_create(NULL, &context, NULL) != GYRE_OK ||
+            gyre_store_open(context, path, NULL, &store, NULL) != GYRE_OK)
+            _exit(2);
+        _exit(gyre_store_mark_dirty(store, NULL) != GYRE_OK);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void test_dirty_but_untouched(void **state)
 {
     gyre_error error;
-    gyre_store *store;
     fixture f;
 
     (void)state;
     set_up(&f, 1, NULL);
-    store = care_open(f.context, f.path);
-    assert_int_equal(gyre_store_mark_dirty(store, NULL), GYRE_OK);
-    gyre_store_close(store);
+    leave_dirty(f.path);
     assert_int_equal(try_open(&f, &error), GYRE_DIRTY);
     assert_false(must_check(f.context, f.path, 0).previous_whole);
     expect("dirty", 1, "nothing of that round was written");
@@ -835,6 +852,48 @@ static void test_io_errors(void **state)
     tear_down(&f);
 }
 
+/* A repair whose operations fail goes back only when chunks could not be read;
+ * a record that could not be read is no reason to overwrite it. */
+static void test_io_errors_in_repair(void **state)
+{
+    size_t refused = 0;
+    fixture f;
+
+    (void)state;
+    set_up(&f, 0, NULL);
+    for (int n = 1; n < 60; n++)
+        for (int every = 1; every < 12; every += 2) {
+            gyre_store_options options = {.size = sizeof(options),
+                                          .buffers = 2};
+            gyre_fsck_report report = {.size = sizeof(report)};
+            char io[64];
+            int lost = 0;
+            gyre_error error;
+            gyre_status status;
+            care_state after;
+
+            snprintf(io, sizeof(io), "faulty:posix,fail=%d,every=%d", n,
+                     every);
+            options.io = io;
+            memset(&seen, 0, sizeof(seen));
+            status = gyre_store_fsck(f.context, f.path, &options,
+                                     GYRE_FSCK_REPAIR, collect, &seen, &report,
+                                     &error);
+            refused += status == GYRE_IO;
+            for (size_t i = 0; i < seen.count; i++)
+                lost |= strcmp(seen.what[i], "unreadable") == 0;
+            after = care_state_at(f.context, f.path);
+            if (strcmp(after.text, f.now.text) == 0)
+                continue;
+            assert_true(lost);
+            assert_string_equal(after.text, f.before.text);
+            tear_down(&f);
+            set_up(&f, 0, NULL);
+        }
+    assert_true(refused > 5);
+    tear_down(&f);
+}
+
 static void test_every_allocation_fails(void **state)
 {
     static const unsigned flags[] = {0, GYRE_FSCK_REPAIR, GYRE_FSCK_SALVAGE};
@@ -933,6 +992,7 @@ int main(void)
         cmocka_unit_test(test_killed_in_place),
         cmocka_unit_test(test_without_the_optimizer),
         cmocka_unit_test(test_io_errors),
+        cmocka_unit_test(test_io_errors_in_repair),
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_bad_requests),
     };
