@@ -125,13 +125,16 @@ local shape = { layers = opt.layers, heads = opt.heads, width = opt.width,
                 threads = opt.threads }
 
 local planned, model_bytes = try(gpt.plan, shape, opt.batch)
+local text <close> = try(gpt.text, opt.text)
 gyre.plan_run { title = "train.lua", store = specification(planned),
                 path = opt.store, steps = opt.steps,
-                memory = { ["gpt: weights, gradients, work"] = model_bytes } }
+                memory = { ["gpt: weights, gradients, work"] = model_bytes,
+                           ["text, mapped"] = #text } }
 
 -- ---- open ----------------------------------------------------------------
 
-local text <close> = try(gpt.text, opt.text)
+-- First, since its tables are gone again before the model comes.
+local ngram = opt.ngram and try(text.ngram, text, 3) or nil
 local model <close> = try(gpt.new, shape)
 local parameters = model:parameters()
 local store <close>, made =
@@ -342,7 +345,8 @@ valid = validate_all()
 local info = check(store:info())
 local report = {
     first_step = first, step = state.step, parameters = info.elements,
-    loss = { train = loss, validation = valid, best = state.best },
+    loss = { train = loss, validation = valid, best = state.best,
+             ngram = ngram },
     digest = check(store:digest()), skipped = totals.skipped,
     norm = final and final.norm, tokens = state.tokens,
     store = { path = info.path, io = info.io, devices = info.devices,
@@ -358,9 +362,6 @@ if totals.steps > 0 then
         parameter = totals.parameter_bytes / per }
     report.store.hidden = totals.store_ns > 0 and
         1 - totals.exposed_ns / totals.store_ns or nil
-end
-if opt.ngram then
-    report.loss.ngram = try(text.ngram, text, 3)
 end
 if opt.history then
     report.history = history
