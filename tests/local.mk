@@ -13,6 +13,7 @@
 cli_tests += \
 	tests/cli/bench.test \
 	tests/cli/gpt.test \
+	tests/cli/same.test \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
 	tests/cli/plugins.test \
