@@ -4,10 +4,9 @@
 -- document.lua makes the page gyre-lua(3) and the editor annotations of it; a
 -- test compares it with what the module really has.
 --
--- f "name" "arguments" "returns" "text": an argument or return is written
--- "name: type",
--- with "?" after the name when it may be left out.  FAIL stands for the three
--- values of a failure from outside.
+-- f "name" "arguments" "returns" "text": an argument or return is written as
+-- "name: type", with "?" after the name when it may be left out.  FAIL stands
+-- for the three values of a failure from outside.
 
 local api = {}
 local section
