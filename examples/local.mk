@@ -2,3 +2,5 @@
 # Example programs, one folder each.
 
 include examples/gpt/local.mk
+
+EXTRA_DIST += examples/quickstart examples/embed/embed.c

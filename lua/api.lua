@@ -4,9 +4,9 @@
 -- document.lua makes the page gyre-lua(3) and the editor annotations of it; a
 -- test compares it with what the module really has.
 --
--- f "name" "arguments" "returns" "text": an argument or return is "name: type",
--- with "?" after the name when it may be left out.  FAIL stands for the three
--- values of a failure from outside.
+-- f "name" "arguments" "returns" "text": an argument or return is written as
+-- "name: type", with "?" after the name when it may be left out.  FAIL stands
+-- for the three values of a failure from outside.
 
 local api = {}
 local section
@@ -44,16 +44,19 @@ field("data?", "gyre.array", "initial values [zeros]")
 
 part("gyre.spec", "table", "A new store: what is fixed, and how it is opened.")
 field("tensors", "gyre.tensor[]", "the model")
-field("optimizer?", "string|table", "name, or { name, parameter = value, ... } [adamw]")
+field("optimizer?", "string|table",
+      "name, or { name, parameter = value, ... } [adamw]")
 field("devices?", "integer|string[]", "number, or folders and block files [1]")
 field("weights?", "number[]", "share of each device [equal]")
 field("chunk_elements?", "integer", "times of 1024 [chosen]")
 field("blob_bytes?", "integer", "room for the blob of a commit [64 KiB]")
-field("in_place?", "boolean", "half the disk, but a crash in a round loses all [false]")
+field("in_place?", "boolean",
+      "half the disk, but a crash in a round loses all [false]")
 field("io?", "string", "auto, uring or posix [auto]")
 field("buffers?", "integer", "chunk buffers of a device [4]")
 field("commit_every?", "integer", "rounds between commits [1]")
-field("no_read_check?", "boolean", "do not verify chunks as rounds read them [false]")
+field("no_read_check?", "boolean",
+      "do not verify chunks as rounds read them [false]")
 field("lock_wait?", "number", "seconds to wait for a dead owner's I/O [120]")
 field("memory_limit?", "integer", "bytes; refuse to start above [none]")
 
@@ -69,12 +72,14 @@ field("lock_wait?", "number", "")
 field("memory_limit?", "integer", "")
 
 part("gyre.round_options", "table", "One round.")
-field("groups?", "table[]", "parameters of the optimizer for each group [as created]")
+field("groups?", "table[]",
+      "parameters of the optimizer for each group [as created]")
 field("clip?", "number", "limit of the global norm [none]")
 field("loss_scale?", "number", "a power of two [1]")
 field("micro_batches?", "integer", "[1]")
 field("denominator?", "number", "gradients are sums to be divided by it [1]")
-field("early?", "boolean", "update chunks when their gradients are there; no clip [false]")
+field("early?", "boolean",
+      "update chunks when their gradients are there; no clip [false]")
 field("dynamic_scale?", "boolean", "the store keeps the loss scale [false]")
 
 part("gyre.report", "table", "What a round did.")
@@ -88,7 +93,8 @@ field("clip_coefficient", "number", "1 when nothing was clipped")
 field("loss_scale", "number", "of this round")
 field("nonfinite?", "string", "first tensor with NaN or infinity")
 field("nonfinite_tensors", "integer", "how many have them")
-field("gradient_bytes?", "integer", "host link, down; this and what follows after finish")
+field("gradient_bytes?", "integer",
+      "host link, down; this and what follows after finish")
 field("parameter_bytes?", "integer", "host link, up")
 field("read_bytes?", "integer", "device reads: parameters and slots")
 field("write_bytes?", "integer", "device writes")
@@ -97,7 +103,7 @@ field("commit_bytes?", "integer", "device writes: record, table, blob")
 field("store_ns?", "integer", "from the first read to the end")
 field("exposed_ns?", "integer", "of it, the script waited")
 
--- ---- the module --------------------------------------------------------------
+-- ---- the module ------------------------------------------------------------
 
 part("gyre", "module", [[
 The module's functions use a context that is made when the first one needs it;
@@ -110,7 +116,8 @@ Make a store in a folder and open it.  Space for everything is reserved
 first.]]
 f "open" "path: string, options?: gyre.open_options" "gyre.store FAIL" [[
 Open a store at its last commit, or the one before if that one is damaged.]]
-f "open_or_create" "path: string, spec: gyre.spec" "gyre.store, made: boolean FAIL" [[
+f "open_or_create" [[
+path: string, spec: gyre.spec]] "gyre.store, made: boolean FAIL" [[
 Open the store that is there, or make it.]]
 f "plan" "spec: gyre.spec" "table FAIL" [[
 Memory, disk and traffic of a store, before anything is allocated.]]
@@ -164,7 +171,8 @@ f "build" "" "string" "What it was built with, a line for each part."
 f "exit" "code?: integer" "" [[
 As os.exit(code, true): every handle is closed.]]
 
-part("gyre.context", "object", "A context; closing waits for the stores made from it.")
+part("gyre.context", "object",
+     "A context; closing waits for the stores made from it.")
 for _, name in ipairs { "create", "open", "open_or_create", "plan",
                         "optimizer", "plugins", "plugin", "import", "reshard",
                         "fsck" } do
@@ -180,7 +188,8 @@ f "span" "name: string, category?: string" "gyre.span" [[
 Begin a span of the script's own in the trace; category is host, compute,
 storage read, storage write or link.]]
 f "trace" "" "spans: table[], dropped: integer FAIL" [[
-All spans recorded: begin, finish, bytes, thread, thread_name, category, name.]]
+All spans recorded: begin, finish, bytes, thread, thread_name, category,
+name.]]
 f "write_trace" "path: string" "true FAIL" [[
 Write them as Chrome trace events, for Perfetto.]]
 f "clear_trace" "" "" "Forget them."
@@ -200,10 +209,13 @@ f "tensor" "tensor: integer|string" "table FAIL" "The same of one."
 f "digest" "" "string FAIL" [[
 Digest of names, shapes and parameters, the same for any layout.]]
 f "blob" "" "string?" "The blob of the last commit."
-f "read" "tensor: integer|string, slot?: integer|string, first?: integer, count?: integer, dtype?: string" "gyre.array FAIL" [[
+f "read" [[
+tensor: integer|string, slot?: integer|string,
+first?: integer, count?: integer, dtype?: string]] "gyre.array FAIL" [[
 Elements of the parameter, or of a state slot by name or number.]]
 f "bind" "tensor: integer|string, array: gyre.array?" "true FAIL" [[
-Updated values of the tensor go into this array, in its dtype; nil ends it.  The
+Updated values of the tensor go into this array, in its dtype; nil ends it. 
+The
 store keeps the array alive.]]
 f "pull" "" "true FAIL" "Fill every bound array now."
 f "begin" "options?: gyre.round_options" "gyre.round FAIL" "Open a round."
@@ -214,18 +226,23 @@ f "close" "" "" ""
 
 part("gyre.round", "object", [[
 A round.  Closing one that has not begun to update gives it up.]])
-f "gradient" "tensor: integer|string, array: gyre.array, first?: integer, count?: integer" "true FAIL" [[
+f "gradient" [[
+tensor: integer|string, array: gyre.array,
+first?: integer, count?: integer]] "true FAIL" [[
 Give a piece: element 1 of the array is element first of the tensor.  Copied
 before it returns.]]
-f "absent" "tensor: integer|string" "true FAIL" "It has no gradient in this micro-batch."
+f "absent" "tensor: integer|string" "true FAIL" [[
+It has no gradient in this micro-batch.]]
 f "release" "tensor: integer|string" "true FAIL" [[
 Its bound array is read no more; an early update may fill it.]]
 f "next" "" "true FAIL" "End a micro-batch, begin the next."
 f "update" "" "gyre.report FAIL" [[
 All gradients are in: take the norm, clip, start.  Returns while chunks
 update.]]
-f "wait" "tensor: integer|string" "true FAIL" "Until its bound array has the new values."
-f "finish" "blob?: string" "gyre.report FAIL" "Wait for all, and commit with the blob."
+f "wait" "tensor: integer|string" "true FAIL" [[
+Until its bound array has the new values.]]
+f "finish" "blob?: string" "gyre.report FAIL" [[
+Wait for all, and commit with the blob.]]
 f "abort" "" "true FAIL" "As if it had not begun; before update only."
 f "close" "" "" ""
 
@@ -235,13 +252,17 @@ integers for i32 and u8.]])
 field("dtype", "string", "the type of its elements")
 f "table" "first?: integer, count?: integer" "table" "Elements as a list."
 f "string" "first?: integer, count?: integer" "string" "Their raw bytes."
-f "fill" "value: number, first?: integer, count?: integer" "gyre.array" "Set all to one value."
-f "set" "from: table|string|gyre.array, first?: integer" "gyre.array" "Set from a list, raw bytes or an array."
-f "view" "first?: integer, count?: integer" "gyre.array" "A window on the same memory."
+f "fill" "value: number, first?: integer, count?: integer" "gyre.array" [[
+Set all to one value.]]
+f "set" "from: table|string|gyre.array, first?: integer" "gyre.array" [[
+Set from a list, raw bytes or an array.]]
+f "view" "first?: integer, count?: integer" "gyre.array" [[
+A window on the same memory.]]
 f "copy" "" "gyre.array" "A new array with the same elements."
 
 part("gyre.progress", "object", "A progress bar.")
-f "update" "done: number, note?: string, total?: number" "" "Where the work stands."
+f "update" "done: number, note?: string, total?: number" "" [[
+Where the work stands.]]
 f "add" "n?: number, note?: string" "" "n more [1]."
 f "print" "text: string" "" "A line above the bar."
 f "finish" "" "" "Leave the last state on the terminal."

@@ -85,7 +85,7 @@ local function meta()
     print("return gyre")
 end
 
--- ---- manual -------------------------------------------------------------------
+-- ---- manual ----------------------------------------------------------------
 
 -- Text for mdoc: a sentence begins a line, no line is longer than 78, and none
 -- begins with a control character.

@@ -5,7 +5,8 @@
  * A script declares what it will take in one call before it takes anything:
  *
  *     gyre.plan_run{ store = spec, path = dir, memory = { model = bytes },
- *                    steps = n, compute_seconds = s, rate = { read =, write = } }
+ *                    steps = n, compute_seconds = s,
+ *                    rate = { read =, write = } }
  *
  * In a real run this returns at once.  With --dry-run it prints devices,
  * memory by line, bytes per step, disk and predicted time, and ends the script

@@ -7,8 +7,10 @@
 #include "module.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -63,10 +65,45 @@ static void add_folder(lua_State *L, const char *dir)
     lua_pop(L, 3);
 }
 
+/* Cut the last n names off a path. */
+static void cut(char *path, int n)
+{
+    for (; n > 0; n--) {
+        char *slash = strrchr(path, '/');
+
+        *(slash != NULL ? slash : path) = '\0';
+    }
+}
+
+/*
+ * A gyre that was built outside the source tree and not installed,
+ * BUILD/sdk/cli/gyre, finds the modules of examples/NAME/script.lua in
+ * BUILD/examples/NAME.
+ */
+static void add_build_folder(lua_State *L, const char *script)
+{
+    char exe[PATH_MAX], mark[PATH_MAX + 16], folder[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    const char *name;
+
+    if (n <= 0 || realpath(script, folder) == NULL)
+        return;
+    exe[n] = '\0';
+    cut(exe, strstr(exe, "/sdk/cli/.libs/") != NULL ? 4 : 3);
+    snprintf(mark, sizeof(mark), "%s/config.status", exe);
+    if (exe[0] == '\0' || access(mark, F_OK) != 0)
+        return;
+    cut(folder, 1);
+    name = strrchr(folder, '/');
+    if (name != NULL)
+        add_folder(L, lua_pushfstring(L, "%s/examples%s", exe, name));
+}
+
 static void add_folders(lua_State *L, const gyre_run *run, const char *script)
 {
     const char *slash = strrchr(script, '/');
 
+    add_build_folder(L, script);
     for (size_t i = run->module_dir_count; i > 0; i--)
         add_folder(L, run->module_dirs[i - 1]);
     if (slash == NULL)

@@ -13,6 +13,7 @@
 cli_tests += \
 	tests/cli/bench.test \
 	tests/cli/gpt.test \
+	tests/cli/same.test \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
 	tests/cli/plugins.test \
@@ -40,7 +41,8 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/README.md tests/install.test tests/run tests/tap.sh
+EXTRA_DIST += tests/README.md tests/install.test tests/needs tests/run \
+	tests/tap.sh
 EXTRA_DIST += tests/unit/tap tests/unit/unit.h
 EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
 

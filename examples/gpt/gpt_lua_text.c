@@ -118,6 +118,34 @@ static int text_batch(lua_State *L)
     return 1;
 }
 
+/* text:windows(part, batch, length, k) -> i32 array, rows; nothing behind the
+ * end of the part */
+static int text_windows(lua_State *L)
+{
+    static const char *const parts[] = {"train", "valid", NULL};
+    gpt_text *text = check_text(L);
+    int part = luaL_checkoption(L, 2, NULL, parts);
+    size_t batch = gpt_lua_size(L, 3), length = gpt_lua_size(L, 4);
+    lua_Integer k = luaL_checkinteger(L, 5);
+    char reason[200] = "";
+    int32_t *tokens;
+    int rows;
+
+    luaL_argcheck(L, length < text->n, 4, "longer than the text");
+    luaL_argcheck(L, batch <= INT_MAX / (length + 1), 3, "too large");
+    luaL_argcheck(L, k >= 0, 5, "must be 0 or more");
+    tokens = push_tokens(L, batch * (length + 1));
+    rows = gpt_text_windows(text, (gpt_text_part)part, batch, length,
+                            (uint64_t)k, tokens, reason, sizeof reason);
+    if (rows < 0)
+        return luaL_error(L, "gpt: %s", reason);
+    if (rows == 0)
+        return 0;
+    ((gyre_lua_array *)lua_touserdata(L, -1))->n = (size_t)rows * (length + 1);
+    lua_pushinteger(L, rows);
+    return 2;
+}
+
 /* text:ngram([order = 3]) -> nats per byte of the valid part */
 static int text_ngram(lua_State *L)
 {
@@ -137,6 +165,7 @@ static int text_ngram(lua_State *L)
 void gpt_lua_open_text(lua_State *L)
 {
     static const luaL_Reg methods[] = {{"batch", text_batch},
+                                       {"windows", text_windows},
                                        {"ngram", text_ngram},
                                        {"close", text_close},
                                        {NULL, NULL}};

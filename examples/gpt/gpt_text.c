@@ -98,23 +98,50 @@ static void copy_tokens(const gpt_text *text, size_t from, size_t n,
             out[i] = bytes[from + i];
 }
 
+/* Where a part lies; -1 when no window of it has `length` + 1 tokens. */
+static int find_part(const gpt_text *text, gpt_text_part part, size_t length,
+                     size_t *begin, size_t *end, char *errbuf, size_t errsize)
+{
+    *begin = part == GPT_TEXT_TRAIN ? 0 : text->split;
+    *end = part == GPT_TEXT_TRAIN ? text->split : text->n;
+    if (text->map && length > 0 && *end - *begin > length)
+        return 0;
+    snprintf(errbuf, errsize,
+             "the %s part has %zu tokens, a window needs %zu + 1",
+             part == GPT_TEXT_TRAIN ? "train" : "valid", *end - *begin,
+             length);
+    return -1;
+}
+
+int gpt_text_windows(const gpt_text *text, gpt_text_part part, size_t batch,
+                     size_t length, uint64_t k, int32_t *out, char *errbuf,
+                     size_t errsize)
+{
+    size_t begin, end, windows;
+    int rows = 0;
+
+    if (find_part(text, part, length, &begin, &end, errbuf, errsize) != 0)
+        return -1;
+    windows = (end - begin - 1) / length;
+    if (k > windows / (batch > 0 ? batch : 1))
+        return 0;
+    for (size_t w = (size_t)k * batch; w < windows && (size_t)rows < batch;
+         w++, rows++)
+        copy_tokens(text, begin + w * length, length + 1,
+                    out + (size_t)rows * (length + 1));
+    return rows;
+}
+
 int gpt_text_batch(const gpt_text *text, gpt_text_part part, size_t batch,
                    size_t length, uint64_t seed, uint64_t k, int32_t *out,
                    char *errbuf, size_t errsize)
 {
-    const size_t begin = part == GPT_TEXT_TRAIN ? 0 : text->split;
-    const size_t end = part == GPT_TEXT_TRAIN ? text->split : text->n;
     /* Streams of the two parts never meet: k has its lowest bit shifted. */
     const uint64_t stream = 2 * k + (uint64_t)part;
-    size_t places;
+    size_t begin, end, places;
 
-    if (!text->map || length == 0 || end - begin <= length) {
-        snprintf(errbuf, errsize,
-                 "the %s part has %zu tokens, a window needs %zu + 1",
-                 part == GPT_TEXT_TRAIN ? "train" : "valid", end - begin,
-                 length);
+    if (find_part(text, part, length, &begin, &end, errbuf, errsize) != 0)
         return -1;
-    }
     places = end - begin - length;
     for (size_t b = 0; b < batch; b++) {
         /* The bias of the remainder is below places / 2^64. */

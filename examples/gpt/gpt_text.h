@@ -48,6 +48,17 @@ int gpt_text_batch(const gpt_text *text, gpt_text_part part, size_t batch,
                    char *errbuf, size_t errsize);
 
 /*
+ * Batch k of the part cut into windows one behind the other: out[rows]
+ * [length + 1], rows up to `batch`; the last token of one is the first of the
+ * next, so that each token but the part's first is a target once (what does
+ * not fill a window at the end is left out). Returns rows, 0 behind the end,
+ * or -1 with errbuf set.
+ */
+int gpt_text_windows(const gpt_text *text, gpt_text_part part, size_t batch,
+                     size_t length, uint64_t k, int32_t *out, char *errbuf,
+                     size_t errsize);
+
+/*
  * Cross-entropy, in nats per byte, of the valid part under a byte model with
  * up to `order` (0 to 3) bytes of context trained on the train part, see
  * gpt_ngram.c. U8 files only. -1 with errbuf set on failure.

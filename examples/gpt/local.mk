@@ -53,6 +53,8 @@ check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_text
 slow_tests += tests/unit/gpt/test_gpt
 tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
 tests_unit_gpt_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
+tests_unit_gpt_test_gpt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc \
+	-Wl,--wrap=aligned_alloc -Wl,--wrap=pthread_create
 tests_unit_gpt_test_gpt_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
 tests_unit_gpt_test_text_SOURCES = tests/unit/gpt/test_text.c
 tests_unit_gpt_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)

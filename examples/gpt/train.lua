@@ -22,7 +22,8 @@ local opt = gyre.options {
     usage = "Train a byte GPT whose optimizer lives in a store; run again to " ..
         "go on.",
     { "store", type = "path", required = true, help = "folder of the store" },
-    { "text", type = "path", required = true, help = "file to learn" },
+    { "text", type = "path", default = "/usr/share/common-licenses/GPL-3",
+      help = "file to learn" },
     { "steps", type = "integer", default = 200, min = 1, help = "in all" },
     { "stop-at", type = "integer", min = 1, help = "end after this step" },
     { "seed", type = "integer", default = 1, help = "of weights and data" },
@@ -124,13 +125,16 @@ local shape = { layers = opt.layers, heads = opt.heads, width = opt.width,
                 threads = opt.threads }
 
 local planned, model_bytes = try(gpt.plan, shape, opt.batch)
+local text <close> = try(gpt.text, opt.text)
 gyre.plan_run { title = "train.lua", store = specification(planned),
                 path = opt.store, steps = opt.steps,
-                memory = { ["gpt: weights, gradients, work"] = model_bytes } }
+                memory = { ["gpt: weights, gradients, work"] = model_bytes,
+                           ["text, mapped"] = #text } }
 
 -- ---- open ----------------------------------------------------------------
 
-local text <close> = try(gpt.text, opt.text)
+-- First, since its tables are gone again before the model comes.
+local ngram = opt.ngram and try(text.ngram, text, 3) or nil
 local model <close> = try(gpt.new, shape)
 local parameters = model:parameters()
 local store <close>, made =
@@ -142,7 +146,9 @@ local decisive = { "steps", "seed", "layers", "heads", "width", "context",
                    "batch", "micro_batches", "optimizer", "lr", "min_lr",
                    "warmup", "weight_decay", "beta2", "clip" }
 
-local state = { step = 0, tokens = 0, options = {} }
+-- step: rounds, the place in the data; applied: those that were not skipped,
+-- the place in the schedule.
+local state = { step = 0, applied = 0, tokens = 0, options = {} }
 for _, name in ipairs(decisive) do
     state.options[name] = opt[name]
 end
@@ -157,7 +163,8 @@ local function resume(blob)
                             :format(name:gsub("_", "-"), was, is))
         end
     end
-    state.step, state.tokens, state.best = old.step, old.tokens, old.best
+    state.step, state.applied = old.step, old.applied
+    state.tokens, state.best = old.tokens, old.best
 end
 
 local function compare_model()
@@ -215,11 +222,25 @@ local function validate()
     return sum / VALIDATION_BATCHES
 end
 
+-- The whole validation part, as the n-gram model reads it.
+local function validate_all()
+    local sum, windows, k = 0, 0, 0
+    while true do
+        local tokens, rows = text:windows("valid", opt.batch, opt.context, k)
+        if not tokens then
+            return sum / windows
+        end
+        sum = sum + rows * model:loss(tokens, rows, opt.context)
+        windows, k = windows + rows, k + 1
+    end
+end
+
 local totals = { read_bytes = 0, write_bytes = 0, gradient_bytes = 0,
                  parameter_bytes = 0, store_ns = 0, exposed_ns = 0,
                  skipped = 0, steps = 0 }
 local history = { loss = {}, norm = {} }
 local updating -- the round of the step before, while its chunks update
+local skipping -- whether that round was skipped
 local final    -- the last report
 
 -- The commit of a round: afterwards every parameter is new.
@@ -231,6 +252,9 @@ local function finish()
     updating = nil
     state.step = state.step + 1
     state.tokens = state.tokens + tokens_per_step
+    if not skipping then
+        state.applied = state.applied + 1
+    end
     final = check(round:finish(gyre.json(state)))
     for name in pairs(totals) do
         if math.type(final[name]) == "integer" and name ~= "skipped" then
@@ -244,9 +268,9 @@ local function finish()
     end
 end
 
-local function begin(step)
+local function begin()
     finish()
-    local lr = rate(step)
+    local lr = rate(state.applied)
     return check(store:begin {
         groups = { settings { lr = lr, weight_decay = opt.weight_decay },
                    settings { lr = lr, weight_decay = 0 } },
@@ -260,7 +284,7 @@ local function train(step)
     for micro = 0, opt.micro_batches - 1 do
         local is_last = micro == opt.micro_batches - 1
         local function on_gradient(i)
-            round = round or begin(step)
+            round = round or begin()
             check(round:gradient(i, parameters[i].grad))
             if opt.early and is_last then
                 check(round:release(i))
@@ -278,7 +302,7 @@ local function train(step)
             check(round:next())
         end
     end
-    check(round:update())
+    skipping = check(round:update()).skipped
     updating = round
     return sum / opt.micro_batches
 end
@@ -314,14 +338,15 @@ bar:finish()
 if final and not final.committed then
     check(store:commit(gyre.json(state)))
 end
-valid = validate()
+valid = validate_all()
 
 -- ---- the report ----------------------------------------------------------
 
 local info = check(store:info())
 local report = {
     first_step = first, step = state.step, parameters = info.elements,
-    loss = { train = loss, validation = valid, best = state.best },
+    loss = { train = loss, validation = valid, best = state.best,
+             ngram = ngram },
     digest = check(store:digest()), skipped = totals.skipped,
     norm = final and final.norm, tokens = state.tokens,
     store = { path = info.path, io = info.io, devices = info.devices,
@@ -337,9 +362,6 @@ if totals.steps > 0 then
         parameter = totals.parameter_bytes / per }
     report.store.hidden = totals.store_ns > 0 and
         1 - totals.exposed_ns / totals.store_ns or nil
-end
-if opt.ngram then
-    report.loss.ngram = try(text.ngram, text, 3)
 end
 if opt.history then
     report.history = history
@@ -367,7 +389,8 @@ end
 row("steps", "%d to %d, %d parameters", first, state.step, info.elements)
 row("loss, training", "%.4f nats a byte", loss)
 row("loss, validation", "%.4f nats a byte", valid)
-row("loss, 3-gram", "%.4f nats a byte", report.loss.ngram)
+row("loss, n-gram", "%.4f nats a byte (validation, 3 bytes of context)",
+    report.loss.ngram)
 row("tokens a second", "%.0f", report.tokens_per_second)
 local bytes = report.store.bytes_per_parameter
 if bytes then

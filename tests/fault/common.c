@@ -108,7 +108,7 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
     spec.devices = place->devices;
     spec.device_count = place->count;
     spec.chunk_elements = GYRE_GRAIN;
-    spec.blob_bytes = 256;
+    spec.blob_bytes = FAULT_BLOB;
     spec.in_place = model->in_place;
     return gyre_store_create(context, place->store, &spec, options, out,
                              error);
@@ -181,9 +181,9 @@ static gyre_status give_batch(const fault_model *model, gyre_round *round,
     return status;
 }
 
-size_t fault_blob(uint64_t round, char blob[256])
+size_t fault_blob(uint64_t round, char blob[FAULT_BLOB])
 {
-    size_t n = (size_t)(round * 37 % 200) + 8;
+    size_t n = (size_t)(round * 397 % 1500) + 8;
 
     for (size_t i = 0; i < n; i++)
         blob[i] = (char)(round * 31 + i);
@@ -197,7 +197,7 @@ gyre_status fault_round(const fault_model *model, gyre_store *store,
     gyre_round_options options = {.size = sizeof(options)};
     gyre_store_info info = {.size = sizeof(info)};
     gyre_round *round;
-    char blob[256];
+    char blob[FAULT_BLOB];
     unsigned micros;
     gyre_status status = gyre_store_get_info(store, &info, error);
 

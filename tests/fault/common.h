@@ -24,7 +24,8 @@ enum {
     FAULT_ABSENT_ROUND = 4,
     FAULT_ROUNDS = 6,
     FAULT_DEVICES = 3,         /* at most */
-    FAULT_PATH = 512
+    FAULT_PATH = 512,
+    FAULT_BLOB = 2048          /* room; blobs end in several sectors */
 };
 
 /* Tensors of 1,500, 700 (frozen), 2,000 x scale, 1 and 1,024 elements. */
@@ -85,7 +86,7 @@ gyre_status fault_bind(const fault_model *model, gyre_store *store,
 gyre_status fault_round(const fault_model *model, gyre_store *store,
                         bool early, gyre_round_report *report,
                         gyre_error *error);
-size_t fault_blob(uint64_t round, char blob[256]);
+size_t fault_blob(uint64_t round, char blob[FAULT_BLOB]);
 
 typedef struct fault_picture {
     uint64_t round, step;

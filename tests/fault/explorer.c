@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PENDING = 4096 };
+enum { PENDING = 4096, TORN_FORMS = 5 };
 
 typedef struct file {
     const char *path;
@@ -259,8 +259,7 @@ static void step(explorer *x, const gyre_io_event *e)
 
 /* ---- all of them ------------------------------------------------------ */
 
-/* The landed writes of `subset` whole, then torn: each write in another form,
- * turned by one each time, so that each meets each. */
+/* The landed writes of `subset` whole, then torn. */
 static void judge_subset(explorer *x, size_t place, const bool *subset,
                          size_t tears, uint64_t *random)
 {
@@ -273,8 +272,10 @@ static void judge_subset(explorer *x, size_t place, const bool *subset,
             l->how = subset[i] ? WHOLE : LOST;
             if (t == 0 || !subset[i])
                 continue;
-            l->how = (int)(WHOLE + (t + torn++) % (EXPLORER_TEARS + 1));
+            torn++;
             l->seed = fault_random(random);
+            l->how = (int)(t <= TORN_FORMS ? WHOLE + t
+                                           : WHOLE + l->seed % (TORN_FORMS + 1));
         }
         if (t > 0 && torn == 0)
             break;
@@ -334,7 +335,7 @@ static void judge_random(explorer *x, size_t place, uint64_t *random)
 
         l->how = fault_random(random) % 8 < share ? WHOLE : LOST;
         if (l->how == WHOLE && tear && fault_random(random) % 2 == 0)
-            l->how = (int)(FIRST + fault_random(random) % EXPLORER_TEARS);
+            l->how = (int)(FIRST + fault_random(random) % TORN_FORMS);
         l->seed = fault_random(random);
     }
     judge(x, place);

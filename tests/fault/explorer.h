@@ -60,9 +60,11 @@ void explorer_take(explorer *explorer, const gyre_io_recorder *recorder,
 /*
  * Every place, every subset while no more than `most` writes are unflushed
  * (above that 2^most seeded samples of subsets), each subset whole and in
- * `tears` forms of tearing (0 to EXPLORER_TEARS).
+ * `tears` ways of tearing (0 to EXPLORER_TEARS): the first five tear all writes
+ * alike (only the first sector landed; all but the last; all but the first;
+ * only the last; a random half), the others each write in a form of its own.
  */
-enum { EXPLORER_TEARS = 5 };
+enum { EXPLORER_TEARS = 7 };
 void explorer_all(explorer *explorer, size_t most, size_t tears, uint64_t seed,
                   explorer_check check, void *user, explorer_counts *counts);
 

@@ -183,7 +183,7 @@ static gyre_status act(trial *t, gyre_store *store, unsigned step,
 {
     gyre_round_report report;
     fault_picture now;
-    char blob[256];
+    char blob[FAULT_BLOB];
 
     if (step == 0)
         return fault_bind(&t->model, store, error);

@@ -242,10 +242,11 @@ static void test_early(void **state)
     small("early", 1, "auto", EARLY);
 }
 
-static void test_early_every_2(void **state)
+/* The skipped round comes on top of rounds that are not committed yet. */
+static void test_early_every_3(void **state)
 {
     (void)state;
-    small("early, commit every 2", 2, "posix", EARLY);
+    small("early, commit every 3", 3, "posix", EARLY);
 }
 
 static void test_in_place(void **state)
@@ -342,7 +343,7 @@ int main(void)
         cmocka_unit_test(test_uring),
         cmocka_unit_test(test_commit_every_2),
         cmocka_unit_test(test_early),
-        cmocka_unit_test(test_early_every_2),
+        cmocka_unit_test(test_early_every_3),
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_samples),
         cmocka_unit_test(test_flushes_matter),

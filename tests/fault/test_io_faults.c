@@ -60,7 +60,7 @@ static gyre_status round_and_commit(io_trial *t, gyre_store *store,
                                     gyre_round_report *report,
                                     gyre_error *error)
 {
-    char blob[256];
+    char blob[FAULT_BLOB];
     gyre_status status = fault_round(&t->model, store, t->early, report,
                                      error);
 
@@ -226,8 +226,8 @@ static void test_early(void **state)
 {
     (void)state;
     every_fault(1, "posix", false, 1, EARLY, fault_stride(1));
-    every_fault(1, "uring", false, 2, EARLY, fault_stride(2));
-    every_fault(3, "posix", false, 2, EARLY, fault_stride(2));
+    every_fault(1, "uring", false, 3, EARLY, fault_stride(2));
+    every_fault(3, "posix", false, 3, EARLY, fault_stride(2));
 }
 
 /* gyre_store_commit, for rounds that do not commit. */
