@@ -13,6 +13,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
 	tests/unit/store/test_independence \
+	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_lifetime \
 	tests/unit/store/test_micro \
@@ -29,6 +30,7 @@ slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
+tests_unit_store_test_inplace_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
 tests_unit_store_test_lifetime_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a commit keeps: several rounds at once, the blob, a round given up, and
- * stores that work in place or are only read.
+ * What a commit keeps: several rounds at once, the blob, and nothing of a round
+ * that was given up.
  */
 #include "config.h"
 
 #include "fixture.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 typedef struct world {
     fixture f;
@@ -247,105 +243,6 @@ static void test_abort_at_each_stage(void **state)
            GYRE_INVALID);
 }
 
-/* ---- in place --------------------------------------------------------- */
-
-static void test_in_place_does_the_same_in_half_the_space(void **state)
-{
-    world *w = *state;
-    uint64_t two;
-
-    create(w, 1, 0);
-    two = info_of(&w->f).disk_bytes;
-    fixture_close(&w->f);
-    snprintf(w->f.path, sizeof(w->f.path), "%s/place", w->f.root);
-    create(w, 1, 1);
-    assert_true(info_of(&w->f).disk_bytes < two * 2 / 3);
-    assert_int_equal(info_of(&w->f).in_place, 1);
-    for (uint64_t t = 0; t < 4; t++) {
-        step(w, t);
-        expect_oracle(&w->f, &w->o);
-        reopen(w, 1);
-    }
-    assert_int_equal(info_of(&w->f).in_place, 1);
-    expect_oracle(&w->f, &w->o);
-}
-
-/* Nothing is there to go back to, so that closing commits what stands. */
-static void test_in_place_rounds_are_not_lost_by_closing(void **state)
-{
-    world *w = *state;
-
-    create(w, 3, 1);
-    for (uint64_t t = 0; t < 5; t++)
-        step(w, t);
-    assert_int_equal(info_of(&w->f).committed_step, 3);
-    reopen(w, 3);
-    assert_int_equal(info_of(&w->f).step, 5);
-    expect_oracle(&w->f, &w->o);
-}
-
-static void test_in_place_killed_in_a_round_is_dirty(void **state)
-{
-    world *w = *state;
-    pid_t child;
-    int how;
-
-    create(w, 1, 1);
-    step(w, 1);
-    fixture_close(&w->f);
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        gyre_round *round = NULL;
-
-        if (gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store,
-                            NULL) == GYRE_OK &&
-            gyre_round_begin(w->f.store, NULL, &round, NULL) == GYRE_OK) {
-            give_all(&w->f, round, &w->m, 2);
-            if (gyre_round_update(round, NULL, NULL) == GYRE_OK)
-                raise(SIGKILL);
-        }
-        _exit(1);
-    }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
-    expect(&w->f, gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store,
-                                  &w->f.error), GYRE_DIRTY);
-    unit_assert_text(&w->f.error, "after step 1");
-    unit_assert_text(&w->f.error, "export");
-    assert_null(w->f.store);
-}
-
-/* ---- read-only -------------------------------------------------------- */
-
-static void test_read_only_reads_and_refuses_the_rest(void **state)
-{
-    world *w = *state;
-    gyre_store_options options = plain_options();
-    gyre_round *round = NULL;
-    snapshot before, after;
-    float *out = malloc(5000 * sizeof(float));
-
-    create(w, 1, 0);
-    step(w, 1);
-    before = snapshot_of(&w->f, &w->m);
-    fixture_close(&w->f);
-    options.read_only = 1;
-    fixture_open(&w->f, &options);
-    after = snapshot_of(&w->f, &w->m);
-    expect_same_contents(&before, &after);
-    expect_oracle(&w->f, &w->o);
-    expect(&w->f, gyre_round_begin(w->f.store, NULL, &round, &w->f.error),
-           GYRE_STATE);
-    unit_assert_text(&w->f.error, "read-only");
-    expect(&w->f, gyre_store_commit(w->f.store, NULL, 0, &w->f.error),
-           GYRE_STATE);
-    good(&w->f, gyre_store_bind(w->f.store, 0, GYRE_F32, out, &w->f.error));
-    good(&w->f, gyre_store_pull(w->f.store, &w->f.error));
-    assert_memory_equal(out, w->o.p[0], 5000 * sizeof(float));
-    free(out);
-}
-
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -356,10 +253,6 @@ int main(void)
         IN_A_WORLD(test_blob_is_of_the_last_commit),
         IN_A_WORLD(test_blob_too_large_leaves_the_round_open),
         IN_A_WORLD(test_abort_at_each_stage),
-        IN_A_WORLD(test_in_place_does_the_same_in_half_the_space),
-        IN_A_WORLD(test_in_place_rounds_are_not_lost_by_closing),
-        IN_A_WORLD(test_in_place_killed_in_a_round_is_dirty),
-        IN_A_WORLD(test_read_only_reads_and_refuses_the_rest),
     };
 
     return cmocka_run_group_tests_name("store: commit", tests, NULL, NULL);

@@ -45,7 +45,8 @@ static size_t entries(const char *path)
     size_t n = 0;
 
     while (dir != NULL && (entry = readdir(dir)) != NULL)
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+        n += strcmp(entry->d_name, ".") != 0 &&
+             strcmp(entry->d_name, "..") != 0;
     if (dir != NULL)
         closedir(dir);
     return n;
