@@ -2,7 +2,8 @@
 /*
  * Checking and mending a closed store.
  *
- *     fsck.c      look: superblocks, manifests, records, every chunk
+ *     fsck.c      look: superblocks, manifests, records
+ *     survey.c    look: every chunk
  *     recover.c   the manifest from its copy in a device file
  *     mend.c      repair (roll back, rewrite copies) and salvage (mark)
  */
@@ -45,6 +46,8 @@ void gyre_fsck_tell(gyre_fsck *fsck, const char *device, uint64_t chunk,
 /* Read every chunk as `current` has it; health[chunks].  Returns how many are
  * bad or unreadable. */
 uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health);
+/* Tell of each chunk that fsck->health has as not good, and count them. */
+void gyre_fsck_tell_chunks(gyre_fsck *fsck);
 
 /* Choose record `seq`, and no other. */
 gyre_status gyre_fsck_choose(gyre_fsck *fsck, uint64_t seq, gyre_error *error);

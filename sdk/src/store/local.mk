@@ -22,6 +22,7 @@ store_sources = \
 	sdk/src/store/safetensors.c \
 	sdk/src/store/safetensors.h \
 	sdk/src/store/store.h \
+	sdk/src/store/survey.c \
 	sdk/src/store/transfer.c \
 	sdk/src/store/update.c \
 	sdk/src/store/worker.c
