@@ -270,7 +270,9 @@ static void take_norm(gyre_round *round)
 
     if (round->clip > 0 && round->clip / (norm + 1e-6) < 1)
         k = round->clip / (norm + 1e-6);
-    round->q = (float)(1.0 / (round->scale * round->denominator) * k);
+    /* An early update has no clip, and its workers read q already. */
+    if (!round->early)
+        round->q = (float)(1.0 / (round->scale * round->denominator) * k);
     round->report.norm = norm;
     round->report.norm_clipped = norm * k;
     round->report.clip_coefficient = k;
