@@ -3,4 +3,6 @@
 
 include examples/gpt/local.mk
 
-EXTRA_DIST += examples/quickstart examples/embed/embed.c
+EXTRA_DIST += examples/quickstart examples/embed/embed.c \
+	examples/plugin/signum.c examples/plugin/signum.kernel \
+	examples/plugin/try.lua

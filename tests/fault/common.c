@@ -26,6 +26,12 @@ bool fault_long(void)
     return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
 }
 
+void fault_skip(const char *why)
+{
+    printf("# skipped: %s\n", why);
+    fflush(stdout);
+}
+
 unsigned fault_stride(unsigned usual)
 {
     if (fault_long())

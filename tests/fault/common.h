@@ -114,6 +114,10 @@ typedef struct fault_history {
 void fault_record(const fault_model *model, gyre_store *store, bool early,
                   fault_history *history);
 
+/* Say why a test does nothing here, and return from it.  (cmocka's skip() is
+ * "not ok # SKIP" in TAP, which counts as a failure.) */
+void fault_skip(const char *why);
+
 /* splitmix64. */
 uint64_t fault_random(uint64_t *state);
 /* GYRE_FAULT_LONG is set, and not to 0: the long run. */

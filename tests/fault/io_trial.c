@@ -7,7 +7,7 @@
 #include "store/store.h"
 
 io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
-                    bool early)
+                         unsigned how)
 {
     io_trial *t = calloc(1, sizeof(*t));
     unit_memory memory = {0};
@@ -17,6 +17,7 @@ io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
     gyre_store *store;
 
     fault_model_make(&t->model, 1);
+    t->model.in_place = (how & IO_TRIAL_IN_PLACE) != 0;
     fault_place_make(&t->place, devices, disk);
     fault_ok(fault_create(context, &t->model, &t->place, &options, &store,
                           &error), &error);
@@ -25,8 +26,8 @@ io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
     fault_save(&t->place, &t->fresh);
     options.commit_every = t->commit_every = commit_every;
     fault_ok(fault_open(context, &t->place, &options, &store, &error), &error);
-    fault_record(&t->model, store, early, &t->history);
-    t->early = early;
+    t->early = (how & IO_TRIAL_EARLY) != 0;
+    fault_record(&t->model, store, t->early, &t->history);
     gyre_context_destroy(context);
     unit_memory_check(&memory);
     return t;

@@ -13,14 +13,16 @@ typedef struct io_trial {
     uint64_t data_at;
     uint32_t commit_every;
     uint64_t failures;         /* seen, to know that faults were made */
+    uint64_t dirty;            /* stores lost in place */
     bool mended;               /* nothing may be seen */
     bool asked;                /* commits by gyre_store_commit alone */
     bool early;
 } io_trial;
 
 /* Make a store, keep its files, and record an undisturbed run. */
+enum { IO_TRIAL_EARLY = 1, IO_TRIAL_IN_PLACE = 2 };
 io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
-                         bool early);
+                         unsigned how);
 void io_trial_end(io_trial *t);
 
 /* The text names device file, offset, errno and, for chunks, device, chunk and

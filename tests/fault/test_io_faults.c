@@ -168,7 +168,8 @@ static void every_fault(size_t devices, const char *engine, bool disk,
     } faults[] = {{"fail", "/EIO", false}, {"fail", "/ENOSPC", false},
                   {"zero", "", false}, {"short", "", true},
                   {"eintr", "", true}};
-    io_trial *t = io_trial_begin(devices, disk, commit_every, how == EARLY);
+    io_trial *t = io_trial_begin(devices, disk, commit_every,
+                                 how == EARLY ? IO_TRIAL_EARLY : 0);
     char io[64];
     uint64_t most, runs = 0;
 
@@ -249,7 +250,7 @@ static void test_disk(void **state)
 
 static void test_delay_and_reorder(void **state)
 {
-    io_trial *t = io_trial_begin(3, false, 1, false);
+    io_trial *t = io_trial_begin(3, false, 1, 0);
     char io[64];
 
     (void)state;

@@ -23,8 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GROUP_V1 "/sys/fs/cgroup/blkio/gyre-test"
-#define GROUP_V2 "/sys/fs/cgroup/gyre-test"
+#define GROUPS_V1 "/sys/fs/cgroup/blkio"
+#define GROUPS_V2 "/sys/fs/cgroup"
 enum { RATE = 65536, DISK_BYTES = 2 << 20 };
 
 /*
@@ -38,7 +38,7 @@ typedef struct slow {
     fault_place place;
     char file[FAULT_PATH + 16];
     char disk[64];             /* /dev/loopN; "": none */
-    const char *group;         /* control group; NULL: none */
+    char group[128];           /* control group; "": none */
     bool waited;               /* the library said so */
 } slow;
 
@@ -81,6 +81,21 @@ static void make_disk(slow *s)
     pclose(pipe);
 }
 
+/* A control group that writes to the disk as slowly as `text` says. */
+static bool try_group(slow *s, const char *groups, const char *name,
+                      const char *text)
+{
+    snprintf(s->group, sizeof(s->group), "%s/gyre-test-%ld", groups,
+             (long)getpid());
+    if (mkdir(s->group, 0755) == 0) {
+        if (write_text(s->group, name, text))
+            return true;
+        rmdir(s->group);
+    }
+    s->group[0] = '\0';
+    return false;
+}
+
 static void make_group(slow *s)
 {
     struct stat info;
@@ -89,35 +104,43 @@ static void make_group(slow *s)
     assert_int_equal(stat(s->disk, &info), 0);
     snprintf(text, sizeof(text), "%u:%u %d", major(info.st_rdev),
              minor(info.st_rdev), RATE);
-    if (mkdir(GROUP_V1, 0755) == 0) {
-        s->group = GROUP_V1;
-        if (write_text(GROUP_V1, "blkio.throttle.write_bps_device", text))
-            return;
-        rmdir(GROUP_V1);
-    }
-    s->group = NULL;
+    if (try_group(s, GROUPS_V1, "blkio.throttle.write_bps_device", text))
+        return;
     snprintf(text, sizeof(text), "%u:%u wbps=%d", major(info.st_rdev),
              minor(info.st_rdev), RATE);
-    if (!write_text("/sys/fs/cgroup", "cgroup.subtree_control", "+io") ||
-        mkdir(GROUP_V2, 0755) != 0)
-        return;
-    if (write_text(GROUP_V2, "io.max", text))
-        s->group = GROUP_V2;
-    else
-        rmdir(GROUP_V2);
+    if (write_text(GROUPS_V2, "cgroup.subtree_control", "+io"))
+        (void)try_group(s, GROUPS_V2, "io.max", text);
 }
 
-static void end_slow(slow *s)
+static int end_slow(void **state)
 {
+    slow *s = *state;
     char command[128];
 
-    if (s->group != NULL)
+    if (s->group[0] != '\0')
         rmdir(s->group);
     snprintf(command, sizeof(command), "losetup --detach %s", s->disk);
     if (s->disk[0] != '\0' && system(command) != 0)
         printf("# %s stays\n", s->disk);
     fault_place_remove(&s->place);
     fault_model_free(&s->model);
+    free(s);
+    return 0;
+}
+
+static int begin_slow(void **state)
+{
+    slow *s = calloc(1, sizeof(*s));
+
+    *state = s;
+    fault_model_make(&s->model, 5);
+    fault_place_make(&s->place, 1, true);
+    if (geteuid() == 0)
+        make_disk(s);
+    if (s->disk[0] != '\0')
+        make_group(s);
+    s->place.devices[0] = s->disk;
+    return 0;
 }
 
 static void *read_disk(const slow *s)
@@ -219,7 +242,7 @@ static uint64_t kill_and_open(slow *s, gyre_context *context,
 
 static void test_slow_disk(void **state)
 {
-    slow s = {.disk = ""};
+    slow *s = *state;
     gyre_context_options context_options = {.size = sizeof(context_options)};
     gyre_store_options options = fault_options("auto");
     gyre_error error = {GYRE_OK, ""};
@@ -227,48 +250,39 @@ static void test_slow_disk(void **state)
     gyre_context *context = NULL;
     gyre_store *store;
 
-    (void)state;
-    fault_model_make(&s.model, 5);
-    fault_place_make(&s.place, 1, true);
-    if (geteuid() == 0)
-        make_disk(&s);
-    if (s.disk[0] != '\0')
-        make_group(&s);
-    if (s.group == NULL) {
-        end_slow(&s);
-        free(history);
-        skip();
-    }
-    s.place.devices[0] = s.disk;
     context_options.log = listen_log;
-    context_options.log_user = &s;
+    context_options.log_user = s;
     fault_ok(gyre_context_create(&context_options, &context, &error), &error);
-    fault_ok(fault_create(context, &s.model, &s.place, &options, &store,
+    if (s->group[0] == '\0') {
+        fault_skip("no root, loop device, or group to slow it down");
+        goto destroy;
+    }
+    fault_ok(fault_create(context, &s->model, &s->place, &options, &store,
                           &error), &error);
-    fault_record(&s.model, store, false, history);
+    fault_record(&s->model, store, false, history);
     for (uint64_t n = FIRST_WRITE + 1; n < FIRST_WRITE + CHUNKS;
          n += fault_long() ? 1 : CHUNKS - 2) {
         uint64_t ms;
 
         /* From the first state of all: made anew. */
-        fault_place_clear(&s.place);
-        fault_ok(fault_create(context, &s.model, &s.place, &options, &store,
+        fault_place_clear(&s->place);
+        fault_ok(fault_create(context, &s->model, &s->place, &options, &store,
                               &error), &error);
         gyre_store_close(store);
-        ms = kill_and_open(&s, context, history, n);
+        ms = kill_and_open(s, context, history, n);
         printf("# killed after %llu operations: the next open waited %llu "
                "ms%s\n", (unsigned long long)n, (unsigned long long)ms,
-               s.waited ? ", and said why" : "");
+               s->waited ? ", and said why" : "");
     }
+destroy:
     gyre_context_destroy(context);
     free(history);
-    end_slow(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test_setup_teardown(test_slow_disk, begin_slow, end_slow),
     };
 
     return cmocka_run_group_tests_name("slow disk", tests, NULL, NULL);

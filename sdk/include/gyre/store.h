@@ -365,14 +365,18 @@ GYRE_API gyre_status gyre_store_make_plan(gyre_context *context,
 
 /* ---- care ------------------------------------------------------------ */
 
-/* Called now and then with bytes done and in all; nonzero stops the work. */
+/* Called now and then, by the thread that called the function, with bytes done
+ * and in all; nonzero stops the work, which then returns STOPPED and leaves
+ * everything as it was. */
 typedef int (*gyre_progress)(void *user, uint64_t done, uint64_t total);
 
 typedef struct gyre_fsck_problem {
     const char *device;     /* path of the device file */
-    uint64_t chunk;
-    const char *what;       /* "stale", "flipped", "foreign", "misplaced",
-                               "truncated", "unreadable", "record", ... */
+    uint64_t chunk;         /* UINT64_MAX: of no chunk */
+    const char *what;       /* of a chunk: "stale", "flipped", "foreign",
+                               "misplaced", "torn", "truncated", "unreadable",
+                               "label" (data whole); else "superblock",
+                               "manifest", "record", "truncated", "dirty" */
     const char *text;       /* the whole finding, with the tensor range */
 } gyre_fsck_problem;
 
@@ -381,18 +385,26 @@ typedef struct gyre_fsck_report {
     uint64_t chunks;        /* checked */
     uint64_t problems;
     uint64_t step;          /* of the commit checked */
-    int previous_whole;     /* the commit before is whole: repair is possible */
+    int previous_whole;     /* the newest commit is not whole and the one before
+                               is: repair will roll back */
     int repaired;
     int salvaged;
 } gyre_fsck_report;
 
 enum {
-    GYRE_FSCK_REPAIR = 1,   /* roll back to the commit before, if whole */
-    GYRE_FSCK_SALVAGE = 2   /* accept what is there and mark the store */
+    GYRE_FSCK_REPAIR = 1,   /* roll back to the commit before, if whole; of a
+                               whole store rewrite damaged copies */
+    GYRE_FSCK_SALVAGE = 2   /* where that was not possible: accept bad chunks as
+                               they are, mark the store (info.whole 0) and list
+                               their ranges in salvaged.json */
 };
 
-/* Check a closed store.  `each` may be NULL.  OK also when problems were
- * found; errors are those that keep it from looking. */
+/*
+ * Check a closed store; needs no optimizer.  `each` (may be NULL) is called by
+ * this thread, once a problem.  OK also when problems were found; errors are
+ * those that keep it from looking (NOT_FOUND, BUSY, NO_MEMORY) or from mending
+ * (IO: a commit record, or a chunk to be salvaged, cannot be read).
+ */
 GYRE_API gyre_status gyre_store_fsck(gyre_context *context, const char *path,
                                      const gyre_store_options *options,
                                      unsigned flags,
@@ -404,7 +416,9 @@ GYRE_API gyre_status gyre_store_fsck(gyre_context *context, const char *path,
 /*
  * Write parameters under their names, and unless `parameters_only` each state
  * slot as "SLOT/NAME", into one safetensors file (f32; made aside, then
- * renamed).  Metadata: step, each tensor's step, optimizer, digest.
+ * renamed).  Metadata: step, each tensor's step, optimizer, digest.  Errors:
+ * STATE, DUPLICATE (a tensor's name is also some "SLOT/NAME"), CORRUPT,
+ * NO_SPACE, IO, STOPPED; then the file is as it was.
  */
 GYRE_API gyre_status gyre_store_export(gyre_store *store, const char *file,
                                        int parameters_only,
@@ -415,8 +429,13 @@ GYRE_API gyre_status gyre_store_export(gyre_store *store, const char *file,
  * Take parameters (and slots, where the file has them) by name from a
  * safetensors file, f32, f64, bf16 or f16, into a closed store, as a new
  * generation: a crash leaves the old or the new one.  A tensor of the file
- * that the store lacks, or another shape, is an error; one that the file lacks
- * stays as it is.  Steps are taken from the metadata when they are there.
+ * that the store lacks (NOT_FOUND), or another shape (INVALID), is an error; one
+ * that the file lacks stays as it is.  NaN is taken, and told to the log.
+ *
+ * A step belongs to the state: from the metadata a tensor takes its step when
+ * the file has all its slots, and the store takes its own when all tensors do.
+ * A file that has every value is also the way out for a store that is dirty or
+ * damaged: nothing of its old contents is then read, and it is whole again.
  */
 GYRE_API gyre_status gyre_store_import(gyre_context *context, const char *path,
                                        const char *file,
@@ -427,7 +446,10 @@ GYRE_API gyre_status gyre_store_import(gyre_context *context, const char *path,
 /*
  * Rewrite a closed store for another device list and chunk size, as a new
  * generation (space for both is needed until the end).  From `spec`, the
- * fields devices, weights, device_count and chunk_elements are used.
+ * fields devices, weights, device_count and chunk_elements are used; of
+ * `devices`, NULL means the store's own folder.  All else stays, and training
+ * goes on bit-equal.  On any error or crash before the end the old generation
+ * stands and nothing of the new one stays.
  */
 GYRE_API gyre_status gyre_store_reshard(gyre_context *context,
                                         const char *path,

@@ -4,7 +4,6 @@
 
 #include "store/fsck.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -171,155 +170,6 @@ static void check_records(gyre_fsck *fsck)
             tell_record(fsck, &s, d, a);
 }
 
-/* ---- chunks ----------------------------------------------------------- */
-
-static bool label_is_right(const gyre_store *store, uint64_t chunk,
-                           const float *data)
-{
-    uint32_t want[GYRE_LABEL / sizeof(uint32_t)];
-    size_t vars = gyre_layout_vars(&store->layout, chunk);
-    size_t elements = gyre_layout_chunk_elements(&store->layout, chunk);
-
-    gyre_format_label(want, store->uuid, store->generation, chunk,
-                      &store->current[chunk]);
-    return memcmp(want, data + vars * elements, GYRE_LABEL) == 0;
-}
-
-static uint8_t health_of(const gyre_store *store, uint64_t chunk,
-                         const float *data)
-{
-    const gyre_entry *entry = &store->current[chunk];
-    uint64_t hash = gyre_device_hash(
-        data, gyre_layout_vars(&store->layout, chunk),
-        gyre_layout_chunk_elements(&store->layout, chunk),
-        gyre_format_seed(store->uuid, store->generation, chunk, entry->step));
-
-    if (hash != entry->hash)
-        return GYRE_CHUNK_BAD;
-    return label_is_right(store, chunk, data) ? GYRE_CHUNK_GOOD
-                                              : GYRE_CHUNK_LABEL;
-}
-
-typedef struct survey {
-    gyre_fsck *fsck;
-    uint8_t *health;
-} survey;
-
-static gyre_status see_chunk(void *user, uint32_t device, gyre_work work,
-                             float *data, int *write, gyre_error *error)
-{
-    survey *s = user;
-
-    (void)device;
-    (void)write;
-    (void)error;
-    s->health[work.chunk] = health_of(s->fsck->store, work.chunk, data);
-    return GYRE_OK;
-}
-
-/* A stream ends at its first I/O error.  What it did not reach is read again
- * one by one, so that one bad sector does not hide the rest. */
-uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health)
-{
-    gyre_store *store = fsck->store;
-    survey s = {fsck, health};
-    gyre_stream stream = {.table = store->current,
-                          .process = see_chunk,
-                          .user = &s};
-    uint64_t bad = 0;
-
-    memset(health, GYRE_CHUNK_UNSEEN, store->layout.chunks);
-    (void)gyre_workers_each(store, &stream, 0, store->layout.chunks, NULL);
-    for (uint64_t c = 0; c < store->layout.chunks; c++) {
-        if (health[c] == GYRE_CHUNK_UNSEEN &&
-            gyre_workers_each(store, &stream, c, c + 1, NULL) != GYRE_OK)
-            health[c] = GYRE_CHUNK_UNREADABLE;
-        bad += health[c] >= GYRE_CHUNK_BAD;
-    }
-    return bad;
-}
-
-static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
-                                  float *data, int *write, gyre_error *error)
-{
-    gyre_fsck *fsck = user;
-    const gyre_store *store = fsck->store;
-    const gyre_layout *layout = &store->layout;
-    uint8_t health = health_of(store, work.chunk, data);
-    const char *what;
-
-    (void)device;
-    (void)write;
-    (void)error;
-    if (health == GYRE_CHUNK_BAD) {
-        what = gyre_format_diagnose(
-            store->uuid, store->generation, work.chunk,
-            &store->current[work.chunk], data,
-            gyre_layout_vars(layout, work.chunk),
-            gyre_layout_chunk_elements(layout, work.chunk), fsck->text,
-            sizeof(fsck->text));
-    } else if (health == GYRE_CHUNK_LABEL) {
-        what = "label";
-        snprintf(fsck->text, sizeof(fsck->text),
-                 "its label is damaged; its data are whole");
-    } else {
-        what = "unreadable";
-        snprintf(fsck->text, sizeof(fsck->text),
-                 "it was read wrong once and right the second time: the "
-                 "device cannot be trusted");
-    }
-    snprintf(fsck->what, sizeof(fsck->what), "%s", what);
-    return GYRE_OK;
-}
-
-static void name_failed_read(gyre_fsck *fsck, uint64_t chunk,
-                             const gyre_error *why)
-{
-    const gyre_store *store = fsck->store;
-    const gyre_layout *layout = &store->layout;
-    uint64_t end = gyre_layout_offset(layout, chunk,
-                                      store->current[chunk].version) +
-                   gyre_layout_chunk_bytes(layout, chunk);
-    struct stat info;
-
-    if (fstat(store->places[layout->places[chunk].device].fd, &info) == 0 &&
-        S_ISREG(info.st_mode) && (uint64_t)info.st_size < end) {
-        snprintf(fsck->what, sizeof(fsck->what), "truncated");
-        snprintf(fsck->text, sizeof(fsck->text),
-                 "it ends at byte %llu, and the file has %llu",
-                 (unsigned long long)end, (unsigned long long)info.st_size);
-        return;
-    }
-    snprintf(fsck->what, sizeof(fsck->what), "unreadable");
-    snprintf(fsck->text, sizeof(fsck->text), "%.250s", why->text);
-}
-
-/* In the caller's thread and in the order of the chunks. */
-static void tell_chunks(gyre_fsck *fsck)
-{
-    gyre_store *store = fsck->store;
-    gyre_stream stream = {.table = store->current,
-                          .process = diagnose_chunk,
-                          .user = fsck};
-
-    for (uint64_t c = 0; c < store->layout.chunks; c++) {
-        gyre_error why = {GYRE_OK, ""};
-        char range[256];
-
-        if (fsck->health[c] == GYRE_CHUNK_GOOD)
-            continue;
-        if (gyre_workers_each(store, &stream, c, c + 1, &why) != GYRE_OK)
-            name_failed_read(fsck, c, &why);
-        gyre_layout_describe(&store->layout, c, range, sizeof(range));
-        gyre_fsck_tell(fsck,
-                       store->places[store->layout.places[c].device].file, c,
-                       fsck->what, "chunk %llu (%s): %s",
-                       (unsigned long long)c, range, fsck->text);
-        fsck->labels += fsck->health[c] == GYRE_CHUNK_LABEL;
-        fsck->unreadable += fsck->health[c] == GYRE_CHUNK_UNREADABLE;
-    }
-}
-
 /* ---- the whole look --------------------------------------------------- */
 
 static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
@@ -330,7 +180,7 @@ static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
     if (fsck->health == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
     fsck->bad = gyre_fsck_survey(fsck, fsck->health);
-    tell_chunks(fsck);
+    gyre_fsck_tell_chunks(fsck);
     fsck->report.chunks = store->layout.chunks;
     fsck->report.step = store->now.step;
     if (store->now.dirty)
@@ -343,11 +193,26 @@ static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
     return GYRE_OK;
 }
 
+/* A record is read again each time it is chosen, and a failing device may
+ * give another one then. */
+gyre_status gyre_fsck_choose(gyre_fsck *fsck, uint64_t seq, gyre_error *error)
+{
+    uint64_t newest = 0;
+    gyre_status status = gyre_store_choose(fsck->store, seq + 1, &newest,
+                                           error);
+
+    if (status == GYRE_OK && fsck->store->now.seq != seq)
+        status = gyre_fail(error, GYRE_IO,
+                           "commit record %llu could be read only once",
+                           (unsigned long long)seq);
+    return status;
+}
+
 /* Is there a way back?  Leaves the newest record chosen. */
 static gyre_status check_previous(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
-    uint64_t newest = 0;
+    uint64_t newest = 0, seq = store->now.seq;
     uint8_t *health;
 
     if (fsck->bad == 0 || store->layout.versions == 1)
@@ -355,10 +220,12 @@ static gyre_status check_previous(gyre_fsck *fsck, gyre_error *error)
     health = gyre_alloc(store->context, store->layout.chunks, 1);
     if (health == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
-    if (gyre_store_choose(store, store->now.seq, &newest, NULL) == GYRE_OK)
+    if (gyre_store_choose(store, seq, &newest, NULL) == GYRE_OK)
         fsck->report.previous_whole = gyre_fsck_survey(fsck, health) == 0;
+    fsck->previous = store->now.seq;
     gyre_free(store->context, health, store->layout.chunks, 1);
-    return gyre_store_choose(store, UINT64_MAX, &newest, error);
+    (void)gyre_fsck_choose(fsck, seq, &fsck->unread);
+    return GYRE_OK;
 }
 
 static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
@@ -387,7 +254,8 @@ static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
     status = gyre_store_choose(store, UINT64_MAX, &newest, error);
     if (status != GYRE_OK)
         return status;
-    store->next_seq = newest + 1;
+    fsck->unread = store->unread;
+    store->next_seq = (newest > fsck->newest ? newest : fsck->newest) + 1;
     status = check_chunks(fsck, error);
     if (status == GYRE_OK)
         status = check_previous(fsck, error);
@@ -418,8 +286,13 @@ static gyre_status mend(gyre_fsck *fsck, unsigned flags, gyre_error *error)
 {
     gyre_status status = GYRE_OK;
 
-    if (fsck->report.problems == 0)
+    if (fsck->report.problems == 0 || flags == 0)
         return GYRE_OK;
+    /* What cannot be read may be newer than all that can. */
+    if (fsck->unread.status != GYRE_OK) {
+        fsck->store->unread = fsck->unread;
+        return gyre_store_tell_unread(fsck->store, error);
+    }
     if (flags & GYRE_FSCK_REPAIR)
         status = gyre_fsck_repair(fsck, error);
     if (status == GYRE_OK && (flags & GYRE_FSCK_SALVAGE) &&

@@ -2,7 +2,8 @@
 /*
  * Checking and mending a closed store.
  *
- *     fsck.c      look: superblocks, manifests, records, every chunk
+ *     fsck.c      look: superblocks, manifests, records
+ *     survey.c    look: every chunk
  *     recover.c   the manifest from its copy in a device file
  *     mend.c      repair (roll back, rewrite copies) and salvage (mark)
  */
@@ -31,6 +32,8 @@ typedef struct gyre_fsck {
     bool heads;                /* a superblock, copy or file size is wrong */
     bool records[2];           /* a device lacks a record in this area */
     uint64_t newest;           /* highest record number seen */
+    uint64_t previous;         /* number of the record before, if whole */
+    gyre_error unread;         /* a record that no device gave, or OK */
     char what[16];             /* of the chunk looked at last */
     char text[256];
 } gyre_fsck;
@@ -43,6 +46,11 @@ void gyre_fsck_tell(gyre_fsck *fsck, const char *device, uint64_t chunk,
 /* Read every chunk as `current` has it; health[chunks].  Returns how many are
  * bad or unreadable. */
 uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health);
+/* Tell of each chunk that fsck->health has as not good, and count them. */
+void gyre_fsck_tell_chunks(gyre_fsck *fsck);
+
+/* Choose record `seq`, and no other. */
+gyre_status gyre_fsck_choose(gyre_fsck *fsck, uint64_t seq, gyre_error *error);
 
 /* A whole manifest of a store that lives in folder `path`, from a device file
  * there that also holds a record; freed with gyre_free_text.  NOT_FOUND. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 store_sources = \
+	sdk/src/store/build.c \
 	sdk/src/store/commit.c \
 	sdk/src/store/create.c \
 	sdk/src/store/export.c \
@@ -9,6 +10,7 @@ store_sources = \
 	sdk/src/store/generation.c \
 	sdk/src/store/generation.h \
 	sdk/src/store/import.c \
+	sdk/src/store/gradient.c \
 	sdk/src/store/info.c \
 	sdk/src/store/journal.c \
 	sdk/src/store/layout.c \
@@ -22,6 +24,7 @@ store_sources = \
 	sdk/src/store/safetensors.c \
 	sdk/src/store/safetensors.h \
 	sdk/src/store/store.h \
+	sdk/src/store/survey.c \
 	sdk/src/store/transfer.c \
 	sdk/src/store/update.c \
 	sdk/src/store/worker.c

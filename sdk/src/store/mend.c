@@ -86,9 +86,7 @@ static gyre_status mend_records(gyre_fsck *fsck, gyre_error *error)
 static gyre_status roll_back(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
-    uint64_t newest = 0;
-    gyre_status status = gyre_store_choose(store, store->now.seq, &newest,
-                                           error);
+    gyre_status status = gyre_fsck_choose(fsck, fsck->previous, error);
 
     if (status == GYRE_OK)
         gyre_store_take_commit(store);
@@ -100,8 +98,6 @@ gyre_status gyre_fsck_repair(gyre_fsck *fsck, gyre_error *error)
     gyre_store *store = fsck->store;
     gyre_status status = GYRE_OK;
 
-    if (store->unread.status != GYRE_OK)
-        return gyre_store_tell_unread(store, error);
     if (fsck->bad > 0 && !fsck->report.previous_whole)
         return GYRE_OK;
     gyre_store_take_commit(store);

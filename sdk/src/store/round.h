@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round: gradients in (round.c), update and end (update.c).
+ * A round: its frame (round.c), gradients in (gradient.c), update and end
+ * (update.c).
  *
  *     begin --> OPEN -- gradient, absent, release, next --> update --+
  *                 |                                                  |
@@ -74,6 +75,20 @@ struct gyre_round {
     gyre_round_report report;
 };
 
+/* Elements of a tensor in one of its grains (counted in the element space). */
+static inline size_t gyre_round_grain_elements(const gyre_tensor_state *t,
+                                               uint64_t grain)
+{
+    uint64_t left = t->elements - (grain - t->first_grain) * GYRE_GRAIN;
+
+    return left < GYRE_GRAIN ? (size_t)left : GYRE_GRAIN;
+}
+/* A round was given and has this tensor (gradient.c). */
+gyre_status gyre_round_check_tensor(gyre_round *round, size_t tensor,
+                                    gyre_error *error);
+/* Take the norm partial of a grain whose gradient is whole. */
+void gyre_round_take_leaf(gyre_round *round, const gyre_tensor_state *t,
+                          uint64_t grain);
 /* Give a chunk to its device if it has anything to update and was not given
  * before. */
 void gyre_round_push(gyre_round *round, uint64_t chunk);

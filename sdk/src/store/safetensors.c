@@ -97,7 +97,7 @@ static gyre_status read_offsets(const parser *p, const char *name,
 {
     const json_t *begin = json_array_get(value, 0);
     const json_t *end = json_array_get(value, 1);
-    uint64_t bytes;
+    uint64_t bytes = UINT64_MAX; /* said when the product overflows */
 
     if (json_array_size(value) != 2 || !json_is_integer(begin) ||
         !json_is_integer(end) || json_integer_value(begin) < 0 ||

@@ -270,7 +270,7 @@ static void take_norm(gyre_round *round)
 
     if (round->clip > 0 && round->clip / (norm + 1e-6) < 1)
         k = round->clip / (norm + 1e-6);
-    if (k != 1) /* never with `early`, whose workers read q already */
+    if (k < 1) /* else q is as it was, and early updates are reading it */
         round->q = (float)(1.0 / (round->scale * round->denominator) * k);
     round->report.norm = norm;
     round->report.norm_clipped = norm * k;

@@ -14,8 +14,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,6 +92,15 @@ static inline size_t care_files(const char *path)
         n++;
     closedir(folder);
     return n - 2;
+}
+
+/* A small file system on `path`, which ends with this process at the latest;
+ * false where that is not allowed. */
+static inline bool care_small_disk(const char *path, const char *size)
+{
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", path, "tmpfs", 0, size) == 0;
 }
 
 /* ---- stores ----------------------------------------------------------- */

@@ -894,6 +894,30 @@ static void test_io_errors_in_repair(void **state)
     tear_down(&f);
 }
 
+/* Operations of each queue: 1 head, 2 and 3 the areas, 4 the one that failed
+ * once more, 5 and 6 the areas.  The newest record is in area 1. */
+static void test_unread_record_in_repair(void **state)
+{
+    gyre_store_options options = {.size = sizeof(options), .buffers = 2,
+                                  .io = "faulty:posix,fail=3,every=3"};
+    gyre_fsck_report report = {.size = sizeof(report)};
+    gyre_error error;
+    fixture f;
+
+    (void)state;
+    set_up(&f, 0, NULL);
+    assert_int_equal(f.area, 1);
+    for (unsigned flags = GYRE_FSCK_REPAIR; flags <= GYRE_FSCK_SALVAGE;
+         flags++) {
+        assert_int_equal(gyre_store_fsck(f.context, f.path, &options, flags,
+                                         NULL, NULL, &report, &error),
+                         GYRE_IO);
+        unit_assert_text(&error, "no device gives this commit record");
+        expect_state(&f, &f.now, 0);
+    }
+    tear_down(&f);
+}
+
 static void test_every_allocation_fails(void **state)
 {
     static const unsigned flags[] = {0, GYRE_FSCK_REPAIR, GYRE_FSCK_SALVAGE};
@@ -993,6 +1017,7 @@ int main(void)
         cmocka_unit_test(test_without_the_optimizer),
         cmocka_unit_test(test_io_errors),
         cmocka_unit_test(test_io_errors_in_repair),
+        cmocka_unit_test(test_unread_record_in_repair),
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_bad_requests),
     };

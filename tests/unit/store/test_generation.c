@@ -5,7 +5,6 @@
 #include "care.h"
 
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 
 static gyre_status reshard(gyre_context *context, const char *path,
@@ -267,6 +266,32 @@ static void test_progress_stops_it(void **state)
     unit_memory_check(&memory);
 }
 
+static int stop_at_end(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    return done == total;
+}
+
+/* Whoever sees the last byte first, the watcher or the builder. */
+static void test_stopped_at_the_last_moment(void **state)
+{
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    char path[256];
+    care_state want = make_small(context, path, 1);
+    gyre_store_spec spec = {.size = sizeof(spec), .device_count = 1};
+
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(gyre_store_reshard(context, path, &spec, NULL,
+                                            stop_at_end, NULL, NULL),
+                         GYRE_STOPPED);
+    check_untouched(context, path, &want, 4);
+    care_remove(path);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
 static void test_bad_requests(void **state)
 {
     unit_memory memory = {0};
@@ -301,6 +326,93 @@ static void test_bad_requests(void **state)
     unit_memory_check(&memory);
 }
 
+/* A loop device over a file; false when the machine gives none. */
+static bool make_disk(const char *folder, char *disk)
+{
+    char command[700];
+    FILE *pipe;
+    bool good;
+
+    snprintf(command, sizeof(command),
+             "truncate -s 16M %s/image && losetup --find --show %s/image "
+             "2>/dev/null", folder, folder);
+    pipe = popen(command, "r");
+    good = pipe != NULL && fscanf(pipe, "%63s", disk) == 1;
+    return pclose(pipe) == 0 && good;
+}
+
+/* Nothing can be written beside the old generation on the disk that it is. */
+static void test_block_files(void **state)
+{
+    unit_memory memory = {0};
+    gyre_context *context;
+    char folder[256], path[300], disk[64], detach[100];
+    const char *devices[] = {disk, disk};
+    gyre_store_spec spec = {.size = sizeof(spec), .devices = devices,
+                            .device_count = 1, .chunk_elements = 2048};
+    gyre_tensor tensor = {.name = "w", .rank = 1, .shape = {9999}};
+    gyre_store *store = NULL;
+    gyre_error error;
+
+    (void)state;
+    care_folder(folder, "block");
+    if (!make_disk(folder, disk)) {
+        care_remove(folder);
+        skip();
+    }
+    context = unit_context(&memory);
+    snprintf(path, sizeof(path), "%s/store", folder);
+    spec.tensors = &tensor;
+    spec.tensor_count = 1;
+    if (gyre_store_create(context, path, &spec, NULL, &store, &error) !=
+        GYRE_OK)
+        fail_msg("%s", error.text);
+    gyre_store_close(store);
+    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
+                                        &error),
+                     GYRE_INVALID);
+    unit_assert_text(&error, disk);
+    must_reshard(context, path, 2, 1024);
+    spec.device_count = 2;
+    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
+                                        &error),
+                     GYRE_INVALID);
+    unit_assert_text(&error, "are the same block file");
+    spec.device_count = 1;
+    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
+                                        &error),
+                     GYRE_OK);
+    assert_int_equal(care_files(path), 2);
+    store = care_open(context, path);
+    gyre_store_close(store);
+    snprintf(detach, sizeof(detach), "losetup --detach %s", disk);
+    assert_int_equal(system(detach), 0);
+    care_remove(folder);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
+/* The last thing that can fail, when everything else is done. */
+static void test_no_new_manifest(void **state)
+{
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    char path[256], name[300];
+    care_state want = make_small(context, path, 1);
+    gyre_error error;
+
+    (void)state;
+    snprintf(name, sizeof(name), "%s/manifest.json.new", path);
+    assert_int_equal(mkdir(name, 0700), 0);
+    assert_int_equal(reshard(context, path, 3, 0, "posix", &error), GYRE_IO);
+    unit_assert_text(&error, "manifest.json.new");
+    assert_int_equal(rmdir(name), 0);
+    check_untouched(context, path, &want, 4);
+    care_remove(path);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
 /* Space for both generations is needed, and asked for before the first byte. */
 static void test_disk_full(void **state)
 {
@@ -313,7 +425,7 @@ static void test_disk_full(void **state)
 
     (void)state;
     care_folder(path, "full");
-    if (mount("none", path, "tmpfs", 0, "size=2m") != 0) {
+    if (!care_small_disk(path, "size=2m")) {
         rmdir(path);
         skip();
     }
@@ -451,7 +563,10 @@ int main(void)
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_every_operation_fails),
         cmocka_unit_test(test_progress_stops_it),
+        cmocka_unit_test(test_stopped_at_the_last_moment),
         cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_block_files),
+        cmocka_unit_test(test_no_new_manifest),
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_killed_at_every_operation),
         cmocka_unit_test(test_sweep_after_the_flip),
