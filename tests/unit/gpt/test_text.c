@@ -77,7 +77,7 @@ static void discounts(double d[4], size_t n, size_t order)
     for (size_t i = 0; i < n; i++)
         strings *= ALPHABET;
     for (size_t i = 0; i < strings; i++) {
-        uint8_t s[4];
+        uint8_t s[8]; /* n is at most 4; more quiets GCC */
         size_t a;
 
         spell(s, n, i);
