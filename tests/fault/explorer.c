@@ -274,8 +274,9 @@ static void judge_subset(explorer *x, size_t place, const bool *subset,
                 continue;
             torn++;
             l->seed = fault_random(random);
-            l->how = (int)(t <= TORN_FORMS ? WHOLE + t
-                                           : WHOLE + l->seed % (TORN_FORMS + 1));
+            l->how = (int)(WHOLE + (t <= TORN_FORMS
+                                        ? t
+                                        : l->seed % (TORN_FORMS + 1)));
         }
         if (t > 0 && torn == 0)
             break;

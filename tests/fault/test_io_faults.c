@@ -64,10 +64,10 @@ static gyre_status round_and_commit(io_trial *t, gyre_store *store,
     gyre_status status = fault_round(&t->model, store, t->early, report,
                                      error);
 
-    if (status == GYRE_OK && t->asked &&
-        io_trial_round(store) == commit_of(t, io_trial_round(store)))
-        status = gyre_store_commit(store, blob,
-                                   fault_blob(io_trial_round(store), blob), error);
+    uint64_t now = io_trial_round(store);
+
+    if (status == GYRE_OK && t->asked && now == commit_of(t, now))
+        status = gyre_store_commit(store, blob, fault_blob(now, blob), error);
     return status;
 }
 

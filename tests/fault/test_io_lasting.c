@@ -118,7 +118,8 @@ static void test_in_place(void **state)
 
 /* ---- create ----------------------------------------------------------- */
 
-static void create_once(io_trial *t, const char *io, bool mended, uint64_t *most)
+static void create_once(io_trial *t, const char *io, bool mended,
+                        uint64_t *most)
 {
     unit_memory memory = {0};
     gyre_context *context = unit_context(&memory);
