@@ -247,6 +247,41 @@ static void batches(void **state)
     gpt_text_close(&t);
 }
 
+/* The file counts 0 to 255, so each target tells which token it was: all but
+ * the first of a part once, up to what does not fill a window. */
+static void windows(void **state)
+{
+    enum { B = 3, L = 5 };
+    int32_t out[B * (L + 1)];
+    char reason[300];
+    int32_t next = 193;
+    gpt_text t;
+
+    (void)state;
+    assert_int_equal(gpt_text_open(&t, path, GPT_TEXT_U16, 0.75, reason,
+                                   sizeof reason),
+                     0);
+    for (uint64_t k = 0;; k++) {
+        int rows = gpt_text_windows(&t, GPT_TEXT_VALID, B, L, k, out, reason,
+                                    sizeof reason);
+
+        assert_in_range(rows, 0, B);
+        if (rows == 0)
+            break;
+        for (int r = 0; r < rows; r++)
+            for (int i = 1; i <= L; i++)
+                assert_int_equal(out[r * (L + 1) + i], next++);
+    }
+    assert_int_equal(next, 193 + 63 / L * L);
+    assert_int_equal(gpt_text_windows(&t, GPT_TEXT_VALID, B, L, UINT64_MAX,
+                                      out, reason, sizeof reason),
+                     0);
+    assert_int_equal(gpt_text_windows(&t, GPT_TEXT_VALID, 1, 64, 0, out,
+                                      reason, sizeof reason),
+                     -1);
+    gpt_text_close(&t);
+}
+
 static void bad_files(void **state)
 {
     char reason[300] = "";
@@ -274,7 +309,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_brute_force),
         cmocka_unit_test(uniform_text), cmocka_unit_test(ngram_refuses),
-        cmocka_unit_test(batches), cmocka_unit_test(bad_files)};
+        cmocka_unit_test(batches), cmocka_unit_test(windows),
+        cmocka_unit_test(bad_files)};
 
     return cmocka_run_group_tests(tests, write_file, remove_file);
 }
