@@ -14,8 +14,9 @@ int gl_array(lua_State *L)
     size_t bytes = 0;
     lua_Integer n;
 
-    luaL_argcheck(L, gyre_dtype_parse(luaL_checkstring(L, 1), &dtype,
-                                      &error) == GYRE_OK, 1, error.text);
+    luaL_argcheck(
+        L, gyre_dtype_parse(luaL_checkstring(L, 1), &dtype, &error) == GYRE_OK,
+        1, error.text);
     size_t size = gyre_lua_dtype_bytes((int)dtype);
     if (lua_istable(L, 2)) {
         n = luaL_len(L, 2);

@@ -152,8 +152,9 @@ static int check_slot(lua_State *L, gl_store *s, int arg)
     if (lua_isinteger(L, arg)) {
         lua_Integer i = lua_tointeger(L, arg);
 
-        luaL_argcheck(L, i >= 0 && i < 1024 &&
-                      (i == 0 || gyre_store_slot(s->store, (size_t)i - 1)),
+        luaL_argcheck(L,
+                      i >= 0 && i < 1024 &&
+                          (i == 0 || gyre_store_slot(s->store, (size_t)i - 1)),
                       arg, "no such state slot");
         return (int)i - 1;
     }
@@ -192,9 +193,8 @@ static int store_read(lua_State *L)
                   "past the tensor's end");
     lua_Integer count =
         luaL_optinteger(L, 5, (lua_Integer)(n + 1 - (uint64_t)first));
-    luaL_argcheck(L, count >= 0 &&
-                  (uint64_t)count <= n + 1 - (uint64_t)first, 5,
-                  "past the tensor's end");
+    luaL_argcheck(L, count >= 0 && (uint64_t)count <= n + 1 - (uint64_t)first,
+                  5, "past the tensor's end");
     lua_pushcfunction(L, gl_array);
     lua_pushstring(L, dtype_name);
     lua_pushinteger(L, count);

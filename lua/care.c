@@ -57,8 +57,10 @@ static bridge read_progress(lua_State *L, int t)
     if (luaL_testudata(L, -1, GL_PROGRESS) != NULL)
         lua_pushcclosure(L, update_bar, 1);
     else if (type != LUA_TFUNCTION)
-        luaL_error(L, "field 'progress': function or gyre.progress expected, "
-                      "got %s", lua_typename(L, type));
+        luaL_error(L,
+                   "field 'progress': function or gyre.progress expected, "
+                   "got %s",
+                   lua_typename(L, type));
     b.call = lua_gettop(L);
     return b;
 }
@@ -120,9 +122,8 @@ int gl_import(lua_State *L)
         gl_store_options(L, t, lua_gettop(L), &options);
     }
     bridge b = read_progress(L, t);
-    gyre_status status =
-        gyre_store_import(context->context, path, file, &options, on_progress,
-                          &b, &error);
+    gyre_status status = gyre_store_import(context->context, path, file,
+                                           &options, on_progress, &b, &error);
     return end_with(L, &b, status, &error);
 }
 
@@ -130,8 +131,8 @@ int gl_import(lua_State *L)
 int gl_reshard(lua_State *L)
 {
     static const char *const names[] = {
-        "devices", "weights", "chunk_elements", "io", "buffers", "lock_wait",
-        "memory_limit", "progress", NULL};
+        "devices",   "weights",      "chunk_elements", "io", "buffers",
+        "lock_wait", "memory_limit", "progress",       NULL};
     gl_context *context;
     int base = gl_take_context(L, &context);
     const char *path = luaL_checkstring(L, base + 1);
@@ -191,8 +192,8 @@ static void on_problem(void *user, const gyre_fsck_problem *problem)
 /* gyre.fsck(path [, { repair =, salvage = }]) -> report with `list` */
 int gl_fsck(lua_State *L)
 {
-    static const char *const names[] = {"repair", "salvage", "io",
-                                        "lock_wait", NULL};
+    static const char *const names[] = {"repair", "salvage", "io", "lock_wait",
+                                        NULL};
     gl_context *context;
     int base = gl_take_context(L, &context);
     const char *path = luaL_checkstring(L, base + 1);
@@ -211,9 +212,9 @@ int gl_fsck(lua_State *L)
     luaL_checkstack(L, LUA_MINSTACK, "fsck");
     lua_newtable(L);
     findings f = {.L = L, .list = lua_gettop(L)};
-    gyre_status status = gyre_store_fsck(context->context, path, &options,
-                                         flags, on_problem, &f, &report,
-                                         &error);
+    gyre_status status =
+        gyre_store_fsck(context->context, path, &options, flags, on_problem, &f,
+                        &report, &error);
     if (f.failed)
         return lua_error(L);
     if (status != GYRE_OK)

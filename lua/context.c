@@ -108,8 +108,7 @@ int gl_take_context(lua_State *L, gl_context **out)
         gyre_error error = {0};
 
         lua_pop(L, 1);
-        options.plugin_path =
-            gl_text(L, LUA_REGISTRYINDEX, GL_PLUGIN_PATH);
+        options.plugin_path = gl_text(L, LUA_REGISTRYINDEX, GL_PLUGIN_PATH);
         options.instruction_set = gl_text(L, LUA_REGISTRYINDEX, GL_ISA);
         if (push_context(L, &options, &error) != GYRE_OK)
             luaL_error(L, "no context: %s", error.text);
@@ -127,8 +126,7 @@ static int context_memory(lua_State *L)
     uint64_t peak = 0;
 
     gl_take_context(L, &c);
-    lua_pushinteger(L,
-                    (lua_Integer)gyre_context_memory(c->context, &peak));
+    lua_pushinteger(L, (lua_Integer)gyre_context_memory(c->context, &peak));
     lua_pushinteger(L, (lua_Integer)peak);
     return 2;
 }

@@ -42,8 +42,8 @@ static void print_wrapped(const char *text, int column)
 static int print_flag(lua_State *L, const gl_option_set *set,
                       const gl_option *o)
 {
-    static const char *const value[] = {" N", " X", " TEXT", " PATH", "",
-                                        " WORD"};
+    static const char *const value[] = {" N",    " X", " TEXT",
+                                        " PATH", "",   " WORD"};
 
     (void)L;
     (void)set;
@@ -59,10 +59,9 @@ static const char *push_help(lua_State *L, const gl_option_set *set,
     lua_rawgeti(L, set->declared, o->entry);
     int entry = lua_gettop(L);
     lua_getfield(L, entry, "default");
-    const char *standard =
-        lua_isnil(L, -1) || o->type == GL_SWITCH
-            ? NULL
-            : luaL_tolstring(L, -1, NULL);
+    const char *standard = lua_isnil(L, -1) || o->type == GL_SWITCH
+                               ? NULL
+                               : luaL_tolstring(L, -1, NULL);
     luaL_checkstack(L, LUA_MINSTACK, "help");
     luaL_buffinit(L, &b);
     luaL_addstring(&b, o->help != NULL ? o->help : "");
@@ -80,8 +79,8 @@ static const char *push_help(lua_State *L, const gl_option_set *set,
         }
     }
     if (standard != NULL) {
-        luaL_addstring(&b, o->help != NULL || o->type == GL_CHOICE ? " ["
-                                                                  : "[");
+        luaL_addstring(&b,
+                       o->help != NULL || o->type == GL_CHOICE ? " [" : "[");
         luaL_addstring(&b, standard);
         luaL_addstring(&b, "]");
     } else if (o->required) {
@@ -116,8 +115,8 @@ void gl_print_help(lua_State *L, const gl_option_set *set)
     putchar('\n');
     for (size_t i = 0; i < set->count; i++)
         print_option(L, set, &set->list[i]);
-    printf("  %-*s%s\n  %-*s%s\n  %-*s%s\n  %-*s%s\n", COLUMN - 2,
-           "--dry-run", "print what it would take, and end", COLUMN - 2,
-           "--json", "results as JSON", COLUMN - 2, "--quiet",
-           "no progress", COLUMN - 2, "--help", "this page");
+    printf("  %-*s%s\n  %-*s%s\n  %-*s%s\n  %-*s%s\n", COLUMN - 2, "--dry-run",
+           "print what it would take, and end", COLUMN - 2, "--json",
+           "results as JSON", COLUMN - 2, "--quiet", "no progress", COLUMN - 2,
+           "--help", "this page");
 }

@@ -170,7 +170,8 @@ static void decode(lua_State *L, const json_t *value)
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         lua_newtable(L);
-        json_object_foreach ((json_t *)(uintptr_t)value, key, item) {
+        json_object_foreach((json_t *)(uintptr_t)value, key, item)
+        {
             lua_pushstring(L, key);
             decode(L, item);
             lua_rawset(L, -3);
@@ -178,14 +179,14 @@ static void decode(lua_State *L, const json_t *value)
         return;
     case JSON_ARRAY:
         lua_newtable(L);
-        json_array_foreach (value, i, item) {
+        json_array_foreach(value, i, item)
+        {
             decode(L, item);
             lua_rawseti(L, -2, (lua_Integer)i + 1);
         }
         return;
     case JSON_STRING:
-        lua_pushlstring(L, json_string_value(value),
-                        json_string_length(value));
+        lua_pushlstring(L, json_string_value(value), json_string_length(value));
         return;
     case JSON_INTEGER:
         lua_pushinteger(L, json_integer_value(value));
@@ -210,8 +211,8 @@ int gl_json_decode(lua_State *L)
     json_error_t problem;
     box *b = push_box(L);
 
-    b->root = json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL,
-                         &problem);
+    b->root =
+        json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, &problem);
     if (b->root == NULL) {
         lua_pushnil(L);
         lua_pushfstring(L, "JSON, line %d column %d: %s", problem.line,

@@ -31,30 +31,29 @@ static int module_exit(lua_State *L)
 
 __attribute__((visibility("default"))) int luaopen_gyre(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"array", gl_array},
-        {"build", module_build},
-        {"clock", module_clock},
-        {"context", gl_context_new},
-        {"create", gl_create},
-        {"exit", module_exit},
-        {"fsck", gl_fsck},
-        {"import", gl_import},
-        {"json", gl_json},
-        {"json_decode", gl_json_decode},
-        {"memory", gl_memory},
-        {"open", gl_open},
-        {"open_or_create", gl_open_or_create},
-        {"optimizer", gl_optimizer},
-        {"options", gl_options},
-        {"plan", gl_plan},
-        {"plan_run", gl_plan_run},
-        {"plugin", gl_plugin},
-        {"plugins", gl_plugins},
-        {"progress", gl_progress},
-        {"reshard", gl_reshard},
-        {"version", module_version},
-        {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"array", gl_array},
+                                         {"build", module_build},
+                                         {"clock", module_clock},
+                                         {"context", gl_context_new},
+                                         {"create", gl_create},
+                                         {"exit", module_exit},
+                                         {"fsck", gl_fsck},
+                                         {"import", gl_import},
+                                         {"json", gl_json},
+                                         {"json_decode", gl_json_decode},
+                                         {"memory", gl_memory},
+                                         {"open", gl_open},
+                                         {"open_or_create", gl_open_or_create},
+                                         {"optimizer", gl_optimizer},
+                                         {"options", gl_options},
+                                         {"plan", gl_plan},
+                                         {"plan_run", gl_plan_run},
+                                         {"plugin", gl_plugin},
+                                         {"plugins", gl_plugins},
+                                         {"progress", gl_progress},
+                                         {"reshard", gl_reshard},
+                                         {"version", module_version},
+                                         {NULL, NULL}};
 
     luaL_checkversion(L);
     gl_open_array(L);

@@ -56,8 +56,7 @@ void *gl_scratch(lua_State *L, int anchor, size_t count, size_t size);
 /* Field `name` of the table at t (an absolute index), or the default when it
  * is nil; raises for another type or a value outside min..max. */
 lua_Integer gl_integer(lua_State *L, int t, const char *name,
-                       lua_Integer standard, lua_Integer min,
-                       lua_Integer max);
+                       lua_Integer standard, lua_Integer min, lua_Integer max);
 double gl_number(lua_State *L, int t, const char *name, double standard);
 bool gl_flag(lua_State *L, int t, const char *name);
 /* The text lives as long as the table holds it; NULL when nil. */
@@ -122,9 +121,8 @@ int gl_optimizer(lua_State *L);
 /* Settings from the named fields of the table at t; words are looked up in the
  * parameter table of the optimizer `plugin`, and with `check` numbers, too. */
 gyre_status gl_settings(lua_State *L, gl_context *context, const char *plugin,
-                        int t, int anchor, bool check,
-                        const gyre_setting **out, size_t *count,
-                        gyre_error *error);
+                        int t, int anchor, bool check, const gyre_setting **out,
+                        size_t *count, gyre_error *error);
 
 /* What gyre.create and gyre.plan take: spec and options from one table.  The
  * fields it takes are in gl_check_store_fields. */
@@ -141,10 +139,10 @@ void gl_check_store_fields(lua_State *L, int t, bool create);
 /* ---- store (store.c, ask.c) and round (round.c) ------------------------ */
 
 typedef struct gl_store {
-    gyre_store *store;  /* NULL once closed */
-    gyre_round *round;  /* the open one */
-    uint64_t rounds;    /* begun so far: the number of the open one */
-    bool updating;      /* gyre_round_update was called */
+    gyre_store *store; /* NULL once closed */
+    gyre_round *round; /* the open one */
+    uint64_t rounds;   /* begun so far: the number of the open one */
+    bool updating;     /* gyre_round_update was called */
     gl_context *context;
 } gl_store;
 
@@ -195,8 +193,7 @@ typedef struct gl_rates {
 
 /* Write and read `bytes` in a file without a name beside `path`; `buffer` has
  * a MiB and is aligned to 4096.  False when that is not possible. */
-bool gl_measure(const char *path, void *buffer, size_t bytes,
-                gl_rates *rates);
+bool gl_measure(const char *path, void *buffer, size_t bytes, gl_rates *rates);
 
 /* Memory of this process now, resident, in bytes; 0 when unknown. */
 uint64_t gl_resident(void);

@@ -16,8 +16,7 @@
 static const char *const type_names[GL_TYPE_COUNT + 1] = {
     "integer", "number", "string", "path", "switch", "choice", NULL};
 
-static const char *const common[] = {"dry-run", "json", "quiet", "help",
-                                     NULL};
+static const char *const common[] = {"dry-run", "json", "quiet", "help", NULL};
 
 /* ---- the declaration --------------------------------------------------- */
 
@@ -48,8 +47,10 @@ static gl_option_type read_type(lua_State *L, int t, const char *name)
     while (type_names[i] != NULL && strcmp(type_names[i], type) != 0)
         i++;
     if (type_names[i] == NULL)
-        luaL_error(L, "option '%s': type '%s' is not one of integer, number, "
-                      "string, path, switch, choice", name, type);
+        luaL_error(L,
+                   "option '%s': type '%s' is not one of integer, number, "
+                   "string, path, switch, choice",
+                   name, type);
     return (gl_option_type)i;
 }
 
@@ -57,7 +58,7 @@ static gl_option_type read_type(lua_State *L, int t, const char *name)
  * mistake; catch it where it is written. */
 static void check_default(lua_State *L, const gl_option *o, int t)
 {
-    static const int wanted[] = {LUA_TNUMBER, LUA_TNUMBER, LUA_TSTRING,
+    static const int wanted[] = {LUA_TNUMBER, LUA_TNUMBER,  LUA_TSTRING,
                                  LUA_TSTRING, LUA_TBOOLEAN, LUA_TSTRING};
     int type = lua_getfield(L, t, "default");
 
@@ -76,8 +77,8 @@ static void check_default(lua_State *L, const gl_option *o, int t)
 /* Entry t of the declaration; the result table is on top of the stack. */
 static void read_option(lua_State *L, int t, gl_option *o)
 {
-    static const char *const names[] = {"type", "default", "help", "min",
-                                        "max", "choices", "required", NULL};
+    static const char *const names[] = {"type", "default", "help",     "min",
+                                        "max",  "choices", "required", NULL};
 
     gl_check_fields(L, t, "an option", names);
     if (lua_rawgeti(L, t, 1) != LUA_TSTRING)
@@ -345,8 +346,9 @@ static void take_words(lua_State *L, gl_option_set *set, int words, int result)
             lua_rawseti(L, result, ++other);
             i++;
         } else {
-            usage_error(L, lua_pushfstring(L, "'%s' is no option, and this "
-                                              "script takes nothing else",
+            usage_error(L, lua_pushfstring(L,
+                                           "'%s' is no option, and this "
+                                           "script takes nothing else",
                                            word));
         }
     }
@@ -361,7 +363,7 @@ int gl_options(lua_State *L)
 
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
-    lua_newtable(L); /* 2: anchor */
+    lua_newtable(L);                           /* 2: anchor */
     if (lua_getglobal(L, "arg") == LUA_TTABLE) /* 3 */
         words = 3;
     lua_newtable(L); /* 4: the result */
@@ -369,7 +371,7 @@ int gl_options(lua_State *L)
     take_words(L, &set, words, 4);
     for (size_t i = 0; i < set.count; i++)
         if (set.list[i].required && !set.list[i].seen)
-            usage_error(L, lua_pushfstring(L, "--%s is required",
-                                           set.list[i].flag));
+            usage_error(
+                L, lua_pushfstring(L, "--%s is required", set.list[i].flag));
     return 1;
 }

@@ -22,10 +22,10 @@ typedef struct gl_option {
     char key[GL_OPTION_NAME];  /* "micro_batches" */
     gl_option_type type;
     const char *help;
-    double min, max;           /* of integers and numbers */
+    double min, max; /* of integers and numbers */
     bool required;
     bool seen;
-    int entry;                 /* index of its table in the declaration */
+    int entry; /* index of its table in the declaration */
 } gl_option;
 
 typedef struct gl_option_set {

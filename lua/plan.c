@@ -133,8 +133,9 @@ static void add_table(lua_State *L, int t, plan *p)
         lua_pop(L, 1);
     }
     for (size_t i = first + 1; i < p->line_count; i++)
-        for (size_t k = i; k > first && strcmp(p->lines[k - 1].name,
-                                               p->lines[k].name) > 0; k--) {
+        for (size_t k = i;
+             k > first && strcmp(p->lines[k - 1].name, p->lines[k].name) > 0;
+             k--) {
             line swap = p->lines[k];
             p->lines[k] = p->lines[k - 1];
             p->lines[k - 1] = swap;
@@ -154,8 +155,7 @@ static size_t count_fields(lua_State *L, int t)
 }
 
 /* All lines: this process as it is, the store, what the script declared. */
-static void collect_memory(lua_State *L, int t, int anchor, plan *p,
-                           bool store)
+static void collect_memory(lua_State *L, int t, int anchor, plan *p, bool store)
 {
     int own = 0, declared = 0;
     size_t n = 6;
@@ -299,13 +299,13 @@ static void print_time(const plan *p)
         printf("compute        %.3g s a step (declared)\n", p->compute);
     if (p->steps > 0 && p->rate_source != NULL && p->compute > 0)
         printf("time           %.3g s for %lld steps if all storage time "
-               "hides, %.3g s if none\n", least * (double)p->steps,
-               (long long)p->steps,
+               "hides, %.3g s if none\n",
+               least * (double)p->steps, (long long)p->steps,
                (p->compute + p->storage) * (double)p->steps);
     else if (p->steps > 0 && p->rate_source != NULL)
         printf("time           %.3g s of storage for %lld steps; compute was "
-               "not declared\n", p->storage * (double)p->steps,
-               (long long)p->steps);
+               "not declared\n",
+               p->storage * (double)p->steps, (long long)p->steps);
 }
 
 static void print_text(const plan *p, bool store)
@@ -400,9 +400,9 @@ static void count_elements(plan *p)
 
 int gl_plan_run(lua_State *L)
 {
-    static const char *const names[] = {"store", "path", "memory", "steps",
-                                        "compute_seconds", "rate", "title",
-                                        NULL};
+    static const char *const names[] = {
+        "store",           "path", "memory", "steps",
+        "compute_seconds", "rate", "title",  NULL};
     gl_context *context;
     gyre_error error = {0};
     plan p = {0};

@@ -206,8 +206,8 @@ static gyre_status setting_value(lua_State *L, const gyre_plugin *plugin,
     char buffer[64];
 
     if (plugin == NULL) {
-        *value = lua_isboolean(L, -1) ? lua_toboolean(L, -1)
-                                      : lua_tonumber(L, -1);
+        *value =
+            lua_isboolean(L, -1) ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
         return GYRE_OK;
     }
     const char *text = value_text(L, buffer, sizeof(buffer));
@@ -236,9 +236,8 @@ static size_t count_settings(lua_State *L, int t, bool *words)
 }
 
 gyre_status gl_settings(lua_State *L, gl_context *context, const char *name,
-                        int t, int anchor, bool check,
-                        const gyre_setting **out, size_t *count,
-                        gyre_error *error)
+                        int t, int anchor, bool check, const gyre_setting **out,
+                        size_t *count, gyre_error *error)
 {
     const gyre_plugin *plugin = NULL;
     gyre_status status = GYRE_OK;
@@ -279,8 +278,8 @@ int gl_optimizer(lua_State *L)
                   "the optimizer's name comes first, as in { \"adamw\" }");
     lua_newtable(L);
     gyre_status status =
-        gl_settings(L, context, lua_tostring(L, -2), base + 1,
-                    lua_gettop(L), true, &settings, &count, &error);
+        gl_settings(L, context, lua_tostring(L, -2), base + 1, lua_gettop(L),
+                    true, &settings, &count, &error);
     if (status != GYRE_OK)
         return gl_fail(L, status, &error);
     lua_settop(L, base + 1);

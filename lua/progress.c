@@ -54,13 +54,11 @@ static void print_amount(char *out, size_t size, double x, const char *unit)
     snprintf(out, size, i == 0 ? "%.0f " : "%.3g %c", x, prefix[i]);
 }
 
-static void print_state(const progress *p, char *out, size_t size,
-                        uint64_t now)
+static void print_state(const progress *p, char *out, size_t size, uint64_t now)
 {
     char done[32], total[32] = "", rate[32], left[32];
     double seconds = (double)(now - p->start) * 1e-9;
-    double speed =
-        seconds > 0 ? (p->done - p->start_done) / seconds : 0;
+    double speed = seconds > 0 ? (p->done - p->start_done) / seconds : 0;
 
     print_amount(done, sizeof(done), p->done, p->unit);
     print_amount(rate, sizeof(rate), speed, p->unit);
@@ -96,8 +94,8 @@ static void draw(progress *p, uint64_t now)
         bar[BAR] = '\0';
     }
     if (p->terminal)
-        fprintf(stderr, "\r\033[K%s %s%s%s", p->label, bar,
-                bar[0] ? " " : "", state);
+        fprintf(stderr, "\r\033[K%s %s%s%s", p->label, bar, bar[0] ? " " : "",
+                state);
     else
         fprintf(stderr, "%s: %s\n", p->label, state);
     fflush(stderr);
@@ -221,12 +219,10 @@ void gl_open_progress(lua_State *L)
                                     {"__close", progress_close},
                                     {"__tostring", progress_tostring},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"update", progress_update},
-                                       {"add", progress_add},
-                                       {"print", progress_print},
-                                       {"finish", progress_close},
-                                       {"close", progress_close},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"update", progress_update}, {"add", progress_add},
+        {"print", progress_print},   {"finish", progress_close},
+        {"close", progress_close},   {NULL, NULL}};
 
     luaL_newmetatable(L, GL_PROGRESS);
     luaL_setfuncs(L, meta, 0);

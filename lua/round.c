@@ -86,9 +86,9 @@ static gyre_status read_groups(lua_State *L, gl_store *s, int t, int anchor,
             luaL_error(L, "group %d is a %s, not a table", (int)i + 1,
                        luaL_typename(L, -1));
         int group = lua_gettop(L);
-        status = gl_settings(L, s->context, info.optimizer, group, anchor,
-                             false, &groups[i].settings, &groups[i].count,
-                             error);
+        status =
+            gl_settings(L, s->context, info.optimizer, group, anchor, false,
+                        &groups[i].settings, &groups[i].count, error);
         lua_settop(L, group - 1);
     }
     lua_pop(L, 1);
@@ -102,8 +102,8 @@ static gyre_status read_round_options(lua_State *L, gl_store *s, int t,
                                       gyre_error *error)
 {
     static const char *const names[] = {
-        "groups", "clip", "loss_scale", "micro_batches", "denominator",
-        "early", "dynamic_scale", NULL};
+        "groups",      "clip",  "loss_scale",    "micro_batches",
+        "denominator", "early", "dynamic_scale", NULL};
 
     luaL_checktype(L, t, LUA_TTABLE);
     gl_check_fields(L, t, "a round", names);
@@ -165,9 +165,8 @@ static int round_gradient(lua_State *L)
     luaL_argcheck(L, first >= 1, 4, "elements count from 1");
     luaL_argcheck(L, count >= 0 && (uint64_t)count <= a->n, 5,
                   "more than the array holds");
-    gyre_status status =
-        gyre_round_gradient(s->round, tensor, (uint64_t)first - 1,
-                            (uint64_t)count, &g, &error);
+    gyre_status status = gyre_round_gradient(
+        s->round, tensor, (uint64_t)first - 1, (uint64_t)count, &g, &error);
     return status == GYRE_OK ? gl_done(L) : gl_fail(L, status, &error);
 }
 
@@ -273,7 +272,9 @@ static int round_tostring(lua_State *L)
     gl_store *s = open_store(r);
 
     lua_pushfstring(L, "gyre.round (%s)",
-                    s == NULL ? "over" : s->updating ? "updating" : "open");
+                    s == NULL     ? "over"
+                    : s->updating ? "updating"
+                                  : "open");
     return 1;
 }
 
@@ -283,16 +284,12 @@ void gl_open_round(lua_State *L)
                                     {"__close", round_close},
                                     {"__tostring", round_tostring},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"gradient", round_gradient},
-                                       {"absent", round_absent},
-                                       {"release", round_release},
-                                       {"next", round_next},
-                                       {"update", round_update},
-                                       {"wait", round_wait},
-                                       {"finish", round_finish},
-                                       {"abort", round_abort},
-                                       {"close", round_close},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"gradient", round_gradient}, {"absent", round_absent},
+        {"release", round_release},   {"next", round_next},
+        {"update", round_update},     {"wait", round_wait},
+        {"finish", round_finish},     {"abort", round_abort},
+        {"close", round_close},       {NULL, NULL}};
 
     luaL_newmetatable(L, GL_ROUND);
     luaL_setfuncs(L, meta, 0);

@@ -109,10 +109,10 @@ static void add_folders(lua_State *L, const gyre_run *run, const char *script)
     if (slash == NULL)
         add_folder(L, ".");
     else
-        add_folder(L, slash == script
-                          ? "/"
-                          : lua_pushlstring(L, script,
-                                            (size_t)(slash - script)));
+        add_folder(L,
+                   slash == script
+                       ? "/"
+                       : lua_pushlstring(L, script, (size_t)(slash - script)));
 }
 
 /* arg[-1] the command, arg[0] the script, then its words. */
@@ -185,8 +185,7 @@ int gyre_run_script(const gyre_run *run, int argc, char **argv)
     int code = EXIT_FAULT;
 
     if (access(argv[0], R_OK) != 0) {
-        fprintf(stderr, "%s: %s: %s\n", run->command, argv[0],
-                strerror(errno));
+        fprintf(stderr, "%s: %s: %s\n", run->command, argv[0], strerror(errno));
         return EXIT_USAGE;
     }
     lua_State *L = luaL_newstate();

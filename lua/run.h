@@ -17,8 +17,8 @@ typedef struct gyre_run {
     const char *command;            /* "gyre run", for messages */
     const char *const *module_dirs; /* searched after the script's folder */
     size_t module_dir_count;
-    const char *plugin_path;        /* of the default context; or NULL */
-    const char *instruction_set;    /* the same */
+    const char *plugin_path;     /* of the default context; or NULL */
+    const char *instruction_set; /* the same */
     bool dry_run, json, quiet;
 } gyre_run;
 

@@ -8,13 +8,21 @@
 
 #define MAX_INTEGER INT64_MAX
 
-static const char *const option_fields[] = {
-    "io", "buffers", "commit_every", "fast", "read_only", "no_read_check",
-    "lock_wait", "memory_limit", "devices", "progress", NULL};
+static const char *const option_fields[] = {"io",
+                                            "buffers",
+                                            "commit_every",
+                                            "fast",
+                                            "read_only",
+                                            "no_read_check",
+                                            "lock_wait",
+                                            "memory_limit",
+                                            "devices",
+                                            "progress",
+                                            NULL};
 
 static const char *const create_fields[] = {
-    "tensors", "optimizer", "devices", "weights", "chunk_elements",
-    "blob_bytes", "in_place", "io", "buffers", "commit_every",
+    "tensors",       "optimizer", "devices",      "weights", "chunk_elements",
+    "blob_bytes",    "in_place",  "io",           "buffers", "commit_every",
     "no_read_check", "lock_wait", "memory_limit", NULL};
 
 void gl_check_store_fields(lua_State *L, int t, bool create)
@@ -86,11 +94,10 @@ static void read_data(lua_State *L, int t, gyre_tensor *tensor)
 
 /* { name = "wte", shape = { 256, 64 }, group = 1, data = array }, the name
  * may also come first without its key. */
-static void read_tensor(lua_State *L, int t, lua_Integer i,
-                        gyre_tensor *tensor)
+static void read_tensor(lua_State *L, int t, lua_Integer i, gyre_tensor *tensor)
 {
-    static const char *const names[] = {"name", "shape", "group", "frozen",
-                                        "dtype", "data", NULL};
+    static const char *const names[] = {"name",  "shape", "group", "frozen",
+                                        "dtype", "data",  NULL};
 
     gl_check_fields(L, t, "a tensor", names);
     tensor->name = gl_text(L, t, "name");
@@ -100,15 +107,13 @@ static void read_tensor(lua_State *L, int t, lua_Integer i,
         tensor->name = lua_tostring(L, -1);
         lua_pop(L, 1);
     }
-    tensor->group =
-        (uint32_t)gl_integer(L, t, "group", 1, 1, INT32_MAX) - 1;
+    tensor->group = (uint32_t)gl_integer(L, t, "group", 1, 1, INT32_MAX) - 1;
     tensor->flags = gl_flag(L, t, "frozen") ? GYRE_TENSOR_FROZEN : 0;
     read_shape(L, t, tensor);
     read_data(L, t, tensor);
 }
 
-static void read_tensors(lua_State *L, int t, int anchor,
-                         gyre_store_spec *spec)
+static void read_tensors(lua_State *L, int t, int anchor, gyre_store_spec *spec)
 {
     if (!gl_table(L, t, "tensors"))
         luaL_error(L, "field 'tensors' is missing: a list of tables with "
@@ -118,8 +123,8 @@ static void read_tensors(lua_State *L, int t, int anchor,
 
     for (size_t i = 0; i < n; i++) {
         if (lua_rawgeti(L, -1, (lua_Integer)i + 1) != LUA_TTABLE)
-            luaL_error(L, "tensor %I is a %s, not a table",
-                       (LUAI_UACINT)i + 1, luaL_typename(L, -1));
+            luaL_error(L, "tensor %I is a %s, not a table", (LUAI_UACINT)i + 1,
+                       luaL_typename(L, -1));
         read_tensor(L, lua_gettop(L), (lua_Integer)i + 1, &tensors[i]);
         lua_pop(L, 1);
     }
@@ -185,8 +190,7 @@ void gl_store_options(lua_State *L, int t, int anchor,
 
     options->size = sizeof(*options);
     options->io = gl_text(L, t, "io");
-    options->buffers =
-        (uint32_t)gl_integer(L, t, "buffers", 0, 0, UINT32_MAX);
+    options->buffers = (uint32_t)gl_integer(L, t, "buffers", 0, 0, UINT32_MAX);
     options->commit_every =
         (uint32_t)gl_integer(L, t, "commit_every", 0, 0, UINT32_MAX);
     options->fast = gl_flag(L, t, "fast");
@@ -216,9 +220,9 @@ static gyre_status read_optimizer(lua_State *L, gl_context *context, int t,
             luaL_error(L, "field 'optimizer': the name comes first, as in "
                           "{ \"adamw\", lr = 1e-3 }");
         spec->optimizer = lua_tostring(L, -1);
-        status = gl_settings(L, context, spec->optimizer, settings, anchor,
-                             true, &spec->settings, &spec->setting_count,
-                             error);
+        status =
+            gl_settings(L, context, spec->optimizer, settings, anchor, true,
+                        &spec->settings, &spec->setting_count, error);
         lua_settop(L, settings);
     } else if (type != LUA_TNIL) {
         luaL_error(L, "field 'optimizer': name or table expected, got %s",

@@ -34,8 +34,8 @@ size_t gl_check_tensor(lua_State *L, gl_store *s, int arg)
         const char *name = lua_tostring(L, arg);
 
         if (gyre_store_find(s->store, name, &index, &error) != GYRE_OK)
-            luaL_argerror(L, arg, error.text[0] ? error.text
-                                                : "no such tensor");
+            luaL_argerror(L, arg,
+                          error.text[0] ? error.text : "no such tensor");
         return index;
     }
     lua_Integer i = luaL_checkinteger(L, arg);
@@ -256,8 +256,7 @@ static gyre_status create_at(lua_State *L, gl_context *context, int base,
     gl_check_store_fields(L, base + 2, true);
     lua_newtable(L);
     int anchor = lua_gettop(L);
-    gyre_status status =
-        gl_spec(L, context, base + 2, anchor, &spec, error);
+    gyre_status status = gl_spec(L, context, base + 2, anchor, &spec, error);
     if (status != GYRE_OK)
         return status;
     gl_store_options(L, base + 2, anchor, &options);
@@ -284,8 +283,8 @@ static gyre_status open_at(lua_State *L, gl_context *context, int base,
     }
     lua_pushvalue(L, anchor - 1);
     gl_store *s = push_store(L, context);
-    return made(s, gyre_store_open(context->context, path, &options,
-                                   &s->store, error));
+    return made(
+        s, gyre_store_open(context->context, path, &options, &s->store, error));
 }
 
 /* In a dry run nothing may be made or opened: the plan should have ended it
@@ -293,8 +292,10 @@ static gyre_status open_at(lua_State *L, gl_context *context, int base,
 static void refuse_dry_run(lua_State *L, const char *name)
 {
     if (gl_module_flag(L, "dry_run"))
-        luaL_error(L, "gyre.%s in a dry run: call gyre.plan_run before, it "
-                      "prints the plan and ends the script", name);
+        luaL_error(L,
+                   "gyre.%s in a dry run: call gyre.plan_run before, it "
+                   "prints the plan and ends the script",
+                   name);
 }
 
 int gl_create(lua_State *L)

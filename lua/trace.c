@@ -27,8 +27,9 @@ static gyre_trace_category check_category(lua_State *L, int arg)
         if (strcmp(gyre_trace_category_name(category), wanted) == 0)
             return category;
     }
-    luaL_argerror(L, arg, "host, compute, storage read, storage write or "
-                          "link expected");
+    luaL_argerror(L, arg,
+                  "host, compute, storage read, storage write or "
+                  "link expected");
     return GYRE_TRACE_HOST;
 }
 
@@ -56,8 +57,7 @@ int gl_span(lua_State *L)
 static int span_close(lua_State *L)
 {
     span *s = luaL_checkudata(L, 1, SPAN);
-    uint64_t bytes =
-        lua_isinteger(L, 2) ? (uint64_t)lua_tointeger(L, 2) : 0;
+    uint64_t bytes = lua_isinteger(L, 2) ? (uint64_t)lua_tointeger(L, 2) : 0;
 
     if (s->context != NULL && s->context->context != NULL)
         gyre_trace_record(s->context->context, s->category, s->name, s->begin,
@@ -129,8 +129,7 @@ int gl_write_trace(lua_State *L)
     gyre_error error = {0};
     int base = gl_take_context(L, &context);
     const char *path = luaL_checkstring(L, base + 1);
-    gyre_status status =
-        gyre_trace_write_json(context->context, path, &error);
+    gyre_status status = gyre_trace_write_json(context->context, path, &error);
 
     return status == GYRE_OK ? gl_done(L) : gl_fail(L, status, &error);
 }

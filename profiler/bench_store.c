@@ -20,13 +20,13 @@ typedef struct bench {
     bench_store_options o;
     gyre_store *store;
     char folder[3072];
-    char file[4096];         /* of the one device */
-    char log[4096];          /* what fio replays */
+    char file[4096]; /* of the one device */
+    char log[4096];  /* what fio replays */
     float *gradient;
     float *parameters;
     uint64_t chunks, chunk_bytes, data_at, area_bytes;
     uint32_t depth;
-    unsigned version;        /* that the next step reads */
+    unsigned version; /* that the next step reads */
 } bench;
 
 static gyre_status say(gyre_error *error, gyre_status status, const char *text)
@@ -51,21 +51,22 @@ static double median(const double *values, size_t n)
 
     memcpy(sorted, values, n * sizeof(*values));
     qsort(sorted, n, sizeof(*sorted), by_value);
-    return n % 2 == 1 ? sorted[n / 2]
-                      : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
 /* ---- the store -------------------------------------------------------- */
 
 static gyre_status make_store(bench *b, gyre_error *error)
 {
-    uint64_t chunk = b->o.chunk_elements != 0 ? b->o.chunk_elements
-                                              : 256 * GYRE_GRAIN;
+    uint64_t chunk =
+        b->o.chunk_elements != 0 ? b->o.chunk_elements : 256 * GYRE_GRAIN;
     gyre_tensor tensor = {.name = "weights", .rank = 1};
-    gyre_store_spec spec = {.size = sizeof(spec), .tensors = &tensor,
-                            .tensor_count = 1, .optimizer = b->o.optimizer};
-    gyre_store_options options = {.size = sizeof(options), .io = b->o.io,
-                                  .buffers = b->o.buffers};
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .tensors = &tensor,
+                            .tensor_count = 1,
+                            .optimizer = b->o.optimizer};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = b->o.io, .buffers = b->o.buffers};
     gyre_store_info info = {.size = sizeof(info)};
     gyre_status status;
     uint64_t bytes;
@@ -111,8 +112,8 @@ static gyre_status make_arrays(bench *b, gyre_error *error)
 static gyre_status step(bench *b, double *seconds, double *bytes,
                         gyre_error *error)
 {
-    gyre_round_options options = {.size = sizeof(options), .clip = b->o.clip,
-                                  .early = b->o.clip == 0};
+    gyre_round_options options = {
+        .size = sizeof(options), .clip = b->o.clip, .early = b->o.clip == 0};
     gyre_round_report report = {.size = sizeof(report)};
     uint64_t begun = gyre_trace_clock();
     gyre_round *round;
@@ -153,8 +154,7 @@ static int write_log(const bench *b)
         if (c < b->chunks)
             fprintf(log, "%s read %llu %llu\n", b->file,
                     (unsigned long long)(b->data_at +
-                                         (2 * c + b->version) *
-                                             b->chunk_bytes),
+                                         (2 * c + b->version) * b->chunk_bytes),
                     (unsigned long long)b->chunk_bytes);
         if (c >= ahead)
             fprintf(log, "%s write %llu %llu\n", b->file,
@@ -182,8 +182,8 @@ static gyre_status run_fio(bench *b, double *rate, gyre_error *error)
     snprintf(command, sizeof(command),
              "fio --name=gyre --read_iolog='%s' --ioengine=io_uring "
              "--iodepth=%u --direct=1 --fixedbufs=1 --bs=%llu --end_fsync=1 "
-             "--output-format=json 2>/dev/null", b->log, b->depth,
-             (unsigned long long)b->chunk_bytes);
+             "--output-format=json 2>/dev/null",
+             b->log, b->depth, (unsigned long long)b->chunk_bytes);
     pipe = popen(command, "re");
     if (pipe == NULL)
         return say(error, GYRE_SYSTEM, "cannot start fio");
@@ -243,10 +243,10 @@ static gyre_status run_pairs(bench *b, json_t **out, gyre_error *error)
             status = step(b, &seconds[i], &bytes, error);
         rates[i] = bytes / seconds[i];
         ratios[i] = fio ? rates[i] / peer : 0;
-        json_array_append_new(
-            list, json_pack("{s:f, s:f, s:f}", "seconds", seconds[i],
-                            "bytes_per_second", rates[i],
-                            "fio_bytes_per_second", peer));
+        json_array_append_new(list, json_pack("{s:f, s:f, s:f}", "seconds",
+                                              seconds[i], "bytes_per_second",
+                                              rates[i], "fio_bytes_per_second",
+                                              peer));
     }
     if (status != GYRE_OK) {
         json_decref(list);
@@ -362,8 +362,10 @@ int bench_store(int argc, char **argv)
     if (code >= 0)
         return code;
     if (pairs > MAX_PAIRS || buffers > 1024)
-        return cli_fail(&cli, CLI_USAGE, "--pairs: up to %d; --buffers: up to "
-                        "1024", MAX_PAIRS);
+        return cli_fail(&cli, CLI_USAGE,
+                        "--pairs: up to %d; --buffers: up to "
+                        "1024",
+                        MAX_PAIRS);
     o.path = cli.argv[0];
     o.elements = elements;
     o.chunk_elements = chunk;

@@ -25,12 +25,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum {
-    TILE = 4096,
-    MAX_PAIRS = 1000,
-    MAX_SCALARS = 16,
-    MAX_PARAMETERS = 32
-};
+enum { TILE = 4096, MAX_PAIRS = 1000, MAX_SCALARS = 16, MAX_PARAMETERS = 32 };
 
 #define HUGE ((size_t)2 << 20)
 
@@ -230,8 +225,8 @@ static double plain_powi(double x, uint64_t n)
 }
 
 /* Speed does not depend on the last bit of a scalar. */
-static const gyre_math plain_math = {sizeof(gyre_math), sqrt, plain_powi,
-                                     exp, log, pow};
+static const gyre_math plain_math = {
+    sizeof(gyre_math), sqrt, plain_powi, exp, log, pow};
 
 /* Default values, but momentum, without which SGD is a mere addition. */
 static const gyre_variant *prepare(const gyre_plugin *plugin, job *j)
@@ -288,16 +283,15 @@ static json_t *json_result(const options *opt, const result *r)
 {
     double bytes = bytes_of(r, opt->elements);
 
-    return json_pack(
-        "{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s}",
-        "optimizer", r->optimizer, "isa", r->isa, "threads",
-        (json_int_t)r->threads, "bytes_per_element",
-        (json_int_t)(4 + 8 * r->arrays), "elements_per_second",
-        (double)opt->elements / r->update_ns * 1e9, "bytes_per_second",
-        bytes / r->update_ns * 1e9, "stream_bytes_per_second",
-        bytes / r->stream_ns * 1e9, "ratio", r->ratio, "ratio_low", r->low,
-        "ratio_high", r->high, "stream_shape",
-        shape_names[r->shape]);
+    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s}",
+                     "optimizer", r->optimizer, "isa", r->isa, "threads",
+                     (json_int_t)r->threads, "bytes_per_element",
+                     (json_int_t)(4 + 8 * r->arrays), "elements_per_second",
+                     (double)opt->elements / r->update_ns * 1e9,
+                     "bytes_per_second", bytes / r->update_ns * 1e9,
+                     "stream_bytes_per_second", bytes / r->stream_ns * 1e9,
+                     "ratio", r->ratio, "ratio_low", r->low, "ratio_high",
+                     r->high, "stream_shape", shape_names[r->shape]);
 }
 
 /* ---- all of it ------------------------------------------------------- */
@@ -359,8 +353,7 @@ static void bench_one(walk *w, const gyre_plugin *plugin,
         print_result(opt, &r);
 }
 
-static int bench_plugin(void *user, const gyre_plugin *plugin,
-                        const char *path)
+static int bench_plugin(void *user, const gyre_plugin *plugin, const char *path)
 {
     walk *w = user;
     const options *opt = w->opt;
@@ -406,9 +399,8 @@ static int bench_plugin(void *user, const gyre_plugin *plugin,
 static int print_all(const options *opt, json_t *list)
 {
     return cli_print_json(json_pack(
-        "{s:I, s:I, s:s, s:O}", "elements", (json_int_t)opt->elements,
-        "pairs", (json_int_t)opt->pairs, "stream_isa", stream_isa(), "results",
-        list));
+        "{s:I, s:I, s:s, s:O}", "elements", (json_int_t)opt->elements, "pairs",
+        (json_int_t)opt->pairs, "stream_isa", stream_isa(), "results", list));
 }
 
 static int run(const options *opt)

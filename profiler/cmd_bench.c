@@ -14,6 +14,5 @@ static const cli_command benches[] = {
 int gyre_cmd_bench(int argc, char **argv)
 {
     return cli_group("bench", "Speed, as a ratio to a peer in the same run.",
-                     benches, sizeof(benches) / sizeof(benches[0]), argc,
-                     argv);
+                     benches, sizeof(benches) / sizeof(benches[0]), argc, argv);
 }

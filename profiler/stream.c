@@ -14,8 +14,8 @@
 #endif
 
 /* An absent array costs nothing: the count is a constant after inlining. */
-#define ADD(k)                                                                 \
-    if (k < arrays)                                                            \
+#define ADD(k)      \
+    if (k < arrays) \
         x##k[i] += g[i];
 INLINE void fused(size_t n, const float *g, float *const *x, int arrays)
 {
@@ -63,32 +63,32 @@ INLINE void split(size_t n, const float *g, float *const *x, int arrays)
     }
 }
 
-#define FUNCTION(isa, target, shape, arrays)                                   \
-    target static void shape##_##isa##_##arrays(size_t n, const float *g,      \
-                                                float *const *x)               \
-    {                                                                          \
-        shape(n, g, x, arrays);                                                \
+#define FUNCTION(isa, target, shape, arrays)                              \
+    target static void shape##_##isa##_##arrays(size_t n, const float *g, \
+                                                float *const *x)          \
+    {                                                                     \
+        shape(n, g, x, arrays);                                           \
     }
-#define SHAPE(isa, target, shape)                                              \
-    FUNCTION(isa, target, shape, 1)                                            \
-    FUNCTION(isa, target, shape, 2)                                            \
-    FUNCTION(isa, target, shape, 3)                                            \
-    FUNCTION(isa, target, shape, 4)                                            \
-    FUNCTION(isa, target, shape, 5)                                            \
-    FUNCTION(isa, target, shape, 6)                                            \
-    FUNCTION(isa, target, shape, 7)                                            \
+#define SHAPE(isa, target, shape)   \
+    FUNCTION(isa, target, shape, 1) \
+    FUNCTION(isa, target, shape, 2) \
+    FUNCTION(isa, target, shape, 3) \
+    FUNCTION(isa, target, shape, 4) \
+    FUNCTION(isa, target, shape, 5) \
+    FUNCTION(isa, target, shape, 6) \
+    FUNCTION(isa, target, shape, 7) \
     FUNCTION(isa, target, shape, 8)
-#define TABLE(isa, shape)                                                      \
-    {                                                                          \
-        shape##_##isa##_1, shape##_##isa##_2, shape##_##isa##_3,               \
-            shape##_##isa##_4, shape##_##isa##_5, shape##_##isa##_6,           \
-            shape##_##isa##_7, shape##_##isa##_8                               \
+#define TABLE(isa, shape)                                            \
+    {                                                                \
+        shape##_##isa##_1, shape##_##isa##_2, shape##_##isa##_3,     \
+            shape##_##isa##_4, shape##_##isa##_5, shape##_##isa##_6, \
+            shape##_##isa##_7, shape##_##isa##_8                     \
     }
-#define ISA(isa, target)                                                       \
-    SHAPE(isa, target, fused)                                                  \
-    SHAPE(isa, target, split)                                                  \
-    SHAPE(isa, target, ahead)                                                  \
-    static const stream_function isa[STREAM_SHAPES][STREAM_MAX] = {            \
+#define ISA(isa, target)                                            \
+    SHAPE(isa, target, fused)                                       \
+    SHAPE(isa, target, split)                                       \
+    SHAPE(isa, target, ahead)                                       \
+    static const stream_function isa[STREAM_SHAPES][STREAM_MAX] = { \
         TABLE(isa, fused), TABLE(isa, split), TABLE(isa, ahead)};
 
 ISA(plain, )

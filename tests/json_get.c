@@ -28,8 +28,8 @@ static int print(json_t *value)
 int main(int argc, char **argv)
 {
     json_error_t error;
-    json_t *root = json_loadf(stdin, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES,
-                              &error);
+    json_t *root =
+        json_loadf(stdin, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
     json_t *value = root;
     char *path = argc == 2 ? argv[1] : NULL;
 

@@ -17,7 +17,7 @@ static int fail(const char *what, const gyre_error *error)
     return 1;
 }
 
-/* Mean gradient of (a x + b - y)^2 / 2 over x = -1, -0.5, ... 1. */
+/* Of the mean of (a x + b - y)^2 / 2 over x = -1, -0.5, ... 1. */
 static void gradient(const float p[2], float g[2])
 {
     g[0] = g[1] = 0;
@@ -25,8 +25,7 @@ static void gradient(const float p[2], float g[2])
         float x = 0.5f * (float)i;
         float miss = p[0] * x + p[1] - (target_a * x + target_b);
 
-        g[0] += miss * x / 5;
-        g[1] += miss / 5;
+        g[0] += miss * x / 5, g[1] += miss / 5;
     }
 }
 
@@ -57,24 +56,25 @@ int main(int argc, char **argv)
     gyre_error error;
     gyre_context *context;
     gyre_store *store;
+    gyre_status status;
     gyre_setting lr = {"lr", 0.05};
     gyre_tensor line = {.name = "line", .rank = 1, .shape = {2}};
-    gyre_store_spec spec = {.size = sizeof(spec), .tensors = &line,
-                            .tensor_count = 1, .settings = &lr,
-                            .setting_count = 1};
-    int result;
+    gyre_store_spec spec = {.size = sizeof(spec), .optimizer = "adamw"};
 
     if (gyre_context_create(NULL, &context, &error) != GYRE_OK)
         return fail("context", &error);
-    if (gyre_store_open(context, path, NULL, &store, &error) != GYRE_OK &&
-        gyre_store_create(context, path, &spec, NULL, &store, &error) !=
-            GYRE_OK)
+    spec.tensors = &line, spec.tensor_count = 1;
+    spec.settings = &lr, spec.setting_count = 1;
+    status = gyre_store_open(context, path, NULL, &store, &error);
+    if (status == GYRE_NOT_FOUND)
+        status = gyre_store_create(context, path, &spec, NULL, &store, &error);
+    if (status != GYRE_OK)
         return fail("store", &error);
-    result = gyre_store_bind(store, 0, GYRE_F32, p, &error) != GYRE_OK ||
-             gyre_store_pull(store, &error) != GYRE_OK
-                 ? fail("parameters", &error)
-                 : train(store, p, &error);
+    if (gyre_store_bind(store, 0, GYRE_F32, p, &error) != GYRE_OK ||
+        gyre_store_pull(store, &error) != GYRE_OK)
+        return fail("parameters", &error);
+    status = train(store, p, &error) == 0 ? GYRE_OK : error.status;
     gyre_store_close(store);
     gyre_context_destroy(context);
-    return result;
+    return status != GYRE_OK;
 }

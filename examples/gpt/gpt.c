@@ -22,10 +22,10 @@ extern void openblas_set_num_threads(int) __attribute__((weak));
 /* ---- creation ---- */
 
 static const char *const layer_names[GPT_PER_LAYER] = {
-    "ln_1.weight",        "ln_1.bias",       "attn.c_attn.weight",
-    "attn.c_attn.bias",   "attn.c_proj.weight", "attn.c_proj.bias",
-    "ln_2.weight",        "ln_2.bias",       "mlp.c_fc.weight",
-    "mlp.c_fc.bias",      "mlp.c_proj.weight", "mlp.c_proj.bias"};
+    "ln_1.weight",      "ln_1.bias",          "attn.c_attn.weight",
+    "attn.c_attn.bias", "attn.c_proj.weight", "attn.c_proj.bias",
+    "ln_2.weight",      "ln_2.bias",          "mlp.c_fc.weight",
+    "mlp.c_fc.bias",    "mlp.c_proj.weight",  "mlp.c_proj.bias"};
 
 int gpt_parameter_plan(const gpt_config *config, size_t i,
                        char name[GPT_NAME_BYTES], gpt_parameter *out)
@@ -257,8 +257,9 @@ static double step(gpt *g, const int32_t *tokens, const int32_t *targets,
     }
     if (!tokens || !targets || batch == 0 || length == 0 ||
         length > g->config.context) {
-        gpt_fail(g, "gpt: batch %zu, length %zu: need tokens and targets, "
-                    "batch >= 1 and 1 <= length <= context %zu",
+        gpt_fail(g,
+                 "gpt: batch %zu, length %zu: need tokens and targets, "
+                 "batch >= 1 and 1 <= length <= context %zu",
                  batch, length, g->config.context);
         return -1.0;
     }
@@ -279,8 +280,8 @@ static double step(gpt *g, const int32_t *tokens, const int32_t *targets,
 }
 
 double gpt_forward_backward(gpt *g, const int32_t *tokens,
-                            const int32_t *targets, size_t batch,
-                            size_t length, float grad_scale)
+                            const int32_t *targets, size_t batch, size_t length,
+                            float grad_scale)
 {
     return step(g, tokens, targets, batch, length, true, grad_scale);
 }

@@ -34,12 +34,12 @@
 typedef struct gpt gpt;
 
 typedef struct gpt_config {
-    size_t layers;   /* at least 1 */
-    size_t heads;    /* at least 1, divides width */
-    size_t width;    /* elements of the residual stream */
-    size_t context;  /* longest sequence, in tokens */
-    size_t threads;  /* 0: one for each processor that is online */
-    uint64_t seed;   /* of the initial weights */
+    size_t layers;  /* at least 1 */
+    size_t heads;   /* at least 1, divides width */
+    size_t width;   /* elements of the residual stream */
+    size_t context; /* longest sequence, in tokens */
+    size_t threads; /* 0: one for each processor that is online */
+    uint64_t seed;  /* of the initial weights */
 } gpt_config;
 
 /*
@@ -133,8 +133,8 @@ void gpt_on_parameter(gpt *g, gpt_parameter_fn fn, void *user);
  * itself has diverged.
  */
 double gpt_forward_backward(gpt *g, const int32_t *tokens,
-                            const int32_t *targets, size_t batch,
-                            size_t length, float grad_scale);
+                            const int32_t *targets, size_t batch, size_t length,
+                            float grad_scale);
 /* The same loss without gradients. */
 double gpt_loss(gpt *g, const int32_t *tokens, const int32_t *targets,
                 size_t batch, size_t length);
@@ -146,8 +146,7 @@ double gpt_loss(gpt *g, const int32_t *tokens, const int32_t *targets,
  * the cost per byte stays that of one position. A pure function of the
  * weights and the arguments. 0, or -1 with gpt_error().
  */
-int gpt_generate(gpt *g, const uint8_t *prompt, size_t prompt_length,
-                 size_t n, double temperature, size_t top_k, uint64_t seed,
-                 uint8_t *out);
+int gpt_generate(gpt *g, const uint8_t *prompt, size_t prompt_length, size_t n,
+                 double temperature, size_t top_k, uint64_t seed, uint8_t *out);
 
 #endif

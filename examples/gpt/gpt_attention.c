@@ -49,7 +49,7 @@ static float softmax_row(float *s, size_t n, size_t keys)
 /* s becomes P, d becomes dS = P (dP - delta). */
 GPT_VECTOR
 static void softmax_row_backward(float *s, float *d, float lse, float delta,
-                              size_t n, size_t keys)
+                                 size_t n, size_t keys)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
@@ -82,10 +82,9 @@ static void scores(const gpt_head *h, float *score, size_t row, size_t rows,
 {
     const int stride = (int)(3 * h->width);
 
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows,
-                (int)keys, (int)h->dim, score_scale(h),
-                h->q + row * 3 * h->width, stride, h->k, stride, 0.0f, score,
-                (int)h->score_ld);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)keys,
+                (int)h->dim, score_scale(h), h->q + row * 3 * h->width, stride,
+                h->k, stride, 0.0f, score, (int)h->score_ld);
 }
 
 void gpt_attention(const gpt_head *h, size_t q0, size_t q1, float *scratch)
@@ -95,12 +94,12 @@ void gpt_attention(const gpt_head *h, size_t q0, size_t q1, float *scratch)
 
         scores(h, scratch, r0, r1 - r0, r1);
         for (size_t r = r0; r < r1; r++)
-            h->lse[r] = softmax_row(scratch + (r - r0) * h->score_ld,
-                                        r + 1, r1);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans,
-                    (int)(r1 - r0), (int)h->dim, (int)r1, 1.0f, scratch,
-                    (int)h->score_ld, h->v, (int)(3 * h->width), 0.0f,
-                    h->out + r0 * h->width, (int)h->width);
+            h->lse[r] =
+                softmax_row(scratch + (r - r0) * h->score_ld, r + 1, r1);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)(r1 - r0),
+                    (int)h->dim, (int)r1, 1.0f, scratch, (int)h->score_ld, h->v,
+                    (int)(3 * h->width), 0.0f, h->out + r0 * h->width,
+                    (int)h->width);
     }
 }
 
@@ -109,8 +108,7 @@ void gpt_attention(const gpt_head *h, size_t q0, size_t q1, float *scratch)
  * therefore sets dk and dv (beta 0), the others add to them.
  */
 void gpt_attention_backward(const gpt_head *h, const float *dout, float *dq,
-                            float *dk, float *dv, size_t length,
-                            float *scratch)
+                            float *dk, float *dv, size_t length, float *scratch)
 {
     const int ld = (int)h->score_ld, stride = (int)(3 * h->width);
     const int width = (int)h->width, dim = (int)h->dim;
@@ -121,9 +119,8 @@ void gpt_attention_backward(const gpt_head *h, const float *dout, float *dq,
 
     for (size_t block = blocks; block-- > 0;) {
         const size_t r0 = block * GPT_QUERY_BLOCK;
-        const size_t r1 = length - r0 < GPT_QUERY_BLOCK
-                              ? length
-                              : r0 + GPT_QUERY_BLOCK;
+        const size_t r1 =
+            length - r0 < GPT_QUERY_BLOCK ? length : r0 + GPT_QUERY_BLOCK;
         const int rows = (int)(r1 - r0), keys = (int)r1;
         const float beta = block + 1 == blocks ? 0.0f : 1.0f;
         const float *d = dout + r0 * h->width;
@@ -133,19 +130,19 @@ void gpt_attention_backward(const gpt_head *h, const float *dout, float *dq,
                     1.0f, d, width, h->v, stride, 0.0f, dscore, ld);
         for (size_t r = r0; r < r1; r++) {
             /* sum_j P_j dP_j = out . dout */
-            float delta = dot(h->out + r * h->width,
-                                  dout + r * h->width, h->dim);
+            float delta =
+                dot(h->out + r * h->width, dout + r * h->width, h->dim);
 
             softmax_row_backward(score + (r - r0) * h->score_ld,
-                                     dscore + (r - r0) * h->score_ld,
-                                     h->lse[r], delta, r + 1, r1);
+                                 dscore + (r - r0) * h->score_ld, h->lse[r],
+                                 delta, r + 1, r1);
         }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim,
-                    keys, scale, dscore, ld, h->k, stride, 0.0f,
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, keys,
+                    scale, dscore, ld, h->k, stride, 0.0f,
                     dq + r0 * 3 * h->width, stride);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, dim, rows,
-                    scale, dscore, ld, h->q + r0 * 3 * h->width, stride,
-                    beta, dk, stride);
+                    scale, dscore, ld, h->q + r0 * 3 * h->width, stride, beta,
+                    dk, stride);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, dim, rows,
                     1.0f, score, ld, d, width, beta, dv, stride);
     }

@@ -24,9 +24,8 @@
 static void linear_backward(float *dx, const float *dy, const float *w,
                             size_t rows, size_t in, size_t out)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows,
-                (int)in, (int)out, 1.0f, dy, (int)out, w, (int)in, 0.0f, dx,
-                (int)in);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)in,
+                (int)out, 1.0f, dy, (int)out, w, (int)in, 0.0f, dx, (int)in);
 }
 
 /* ---- gradients of parameters ---- */
@@ -41,8 +40,7 @@ typedef struct tile_job {
 static void announce(gpt *g, const gpt_parameter *parameter)
 {
     if (g->on_gradient)
-        g->on_gradient(g, (size_t)(parameter - g->parameter),
-                       g->gradient_user);
+        g->on_gradient(g, (size_t)(parameter - g->parameter), g->gradient_user);
 }
 
 /* dw = dy^T x; the first tile of each row also sums its columns of dy. */
@@ -66,8 +64,8 @@ static void weight_tile(void *job, size_t task, size_t worker)
 }
 
 /* weight is followed by its bias in the table, if it has one */
-static void weight_gradient(const gpt_pass *p, gpt_parameter *weight,
-                            bool bias, const float *dy, const float *x)
+static void weight_gradient(const gpt_pass *p, gpt_parameter *weight, bool bias,
+                            const float *dy, const float *x)
 {
     gpt *g = p->g;
     tile_job job = {.dw = weight[0].grad,
@@ -94,14 +92,12 @@ static void norm_columns(void *job, size_t task, size_t worker)
     size_t c0 = task * NORM_COLUMNS;
 
     (void)worker;
-    gpt_layernorm_columns(t->dw, t->db, t->dy, t->x, t->mean, t->rstd,
-                          t->rows, t->out, c0,
-                          gpt_piece_end(c0, NORM_COLUMNS, t->out));
+    gpt_layernorm_columns(t->dw, t->db, t->dy, t->x, t->mean, t->rstd, t->rows,
+                          t->out, c0, gpt_piece_end(c0, NORM_COLUMNS, t->out));
 }
 
 static void norm_gradient(const gpt_pass *p, gpt_parameter *weight,
-                          const float *x, const float *mean,
-                          const float *rstd)
+                          const float *x, const float *mean, const float *rstd)
 {
     gpt *g = p->g;
     tile_job job = {.dw = weight[0].grad,
@@ -197,10 +193,9 @@ static void backward_mlp(void *job, size_t task, size_t worker)
     gpt_gelu_backward(dfc, a->fc + r0 * 4 * c, rows * 4 * c);
     linear_backward(ws->dln + r0 * c, dfc, gpt_data(g, l, GPT_FC_W), rows, c,
                     4 * c);
-    gpt_layernorm_backward(ws->dx1 + r0 * c, ws->dx + r0 * c,
-                           ws->dln + r0 * c, a->x1 + r0 * c,
-                           gpt_data(g, l, GPT_LN2_W), a->mean2 + r0,
-                           a->rstd2 + r0, rows, c);
+    gpt_layernorm_backward(ws->dx1 + r0 * c, ws->dx + r0 * c, ws->dln + r0 * c,
+                           a->x1 + r0 * c, gpt_data(g, l, GPT_LN2_W),
+                           a->mean2 + r0, a->rstd2 + r0, rows, c);
     linear_backward(ws->datt + r0 * c, ws->dx1 + r0 * c,
                     gpt_data(g, l, GPT_PROJ_W), rows, c, c);
 }
@@ -214,8 +209,8 @@ static void backward_heads(void *job, size_t task, size_t worker)
     gpt_head h = gpt_head_of(p, task, &offset);
     float *d = ws->dwide + offset;
 
-    gpt_attention_backward(&h, ws->datt + (h.out - ws->layer[p->layer].att),
-                           d, d + c, d + 2 * c, p->length,
+    gpt_attention_backward(&h, ws->datt + (h.out - ws->layer[p->layer].att), d,
+                           d + c, d + 2 * c, p->length,
                            ws->scratch + worker * ws->scratch_n);
 }
 
@@ -233,10 +228,9 @@ static void backward_qkv(void *job, size_t task, size_t worker)
     (void)worker;
     linear_backward(ws->dln + r0 * c, ws->dwide + r0 * 3 * c,
                     gpt_data(g, l, GPT_ATTN_W), rows, c, 3 * c);
-    gpt_layernorm_backward(ws->dx + r0 * c, ws->dx1 + r0 * c,
-                           ws->dln + r0 * c, a->x0 + r0 * c,
-                           gpt_data(g, l, GPT_LN1_W), a->mean1 + r0,
-                           a->rstd1 + r0, rows, c);
+    gpt_layernorm_backward(ws->dx + r0 * c, ws->dx1 + r0 * c, ws->dln + r0 * c,
+                           a->x0 + r0 * c, gpt_data(g, l, GPT_LN1_W),
+                           a->mean1 + r0, a->rstd1 + r0, rows, c);
 }
 
 static void backward_layer(gpt_pass *p, size_t blocks)
@@ -269,8 +263,7 @@ void gpt_backward(gpt_pass *p)
     norm_gradient(p, &tail[0], ws->x_out, ws->mean_f, ws->rstd_f);
     for (p->layer = g->config.layers; p->layer-- > 0;)
         backward_layer(p, blocks);
-    gpt_pool_run(g->pool, token_gradient, p,
-                 GPT_VOCABULARY / TOKENS_PER_TASK);
+    gpt_pool_run(g->pool, token_gradient, p, GPT_VOCABULARY / TOKENS_PER_TASK);
     announce(g, &g->parameter[GPT_WTE]);
     gpt_pool_run(g->pool, position_gradient, p, g->config.context);
     announce(g, &g->parameter[GPT_WPE]);

@@ -44,9 +44,9 @@ static void begin_layer(const gpt_pass *p, size_t l, size_t r0, size_t rows)
     const size_t c = g->config.width;
     const gpt_layer *a = &g->ws.layer[l];
 
-    gpt_layernorm(a->ln1 + r0 * c, a->mean1 + r0, a->rstd1 + r0,
-                  a->x0 + r0 * c, gpt_data(g, l, GPT_LN1_W),
-                  gpt_data(g, l, GPT_LN1_B), rows, c);
+    gpt_layernorm(a->ln1 + r0 * c, a->mean1 + r0, a->rstd1 + r0, a->x0 + r0 * c,
+                  gpt_data(g, l, GPT_LN1_W), gpt_data(g, l, GPT_LN1_B), rows,
+                  c);
     gpt_fill_bias(a->qkv + r0 * 3 * c, NULL, gpt_data(g, l, GPT_ATTN_B), rows,
                   3 * c);
     linear(a->qkv + r0 * 3 * c, a->ln1 + r0 * c, gpt_data(g, l, GPT_ATTN_W),
@@ -58,16 +58,15 @@ static void end_layer(const gpt_pass *p, size_t l, size_t r0, size_t rows)
     gpt *g = p->g;
     const size_t c = g->config.width;
     const gpt_layer *a = &g->ws.layer[l];
-    float *out = l + 1 < g->config.layers ? g->ws.layer[l + 1].x0
-                                          : g->ws.x_out;
+    float *out = l + 1 < g->config.layers ? g->ws.layer[l + 1].x0 : g->ws.x_out;
 
     gpt_fill_bias(a->x1 + r0 * c, a->x0 + r0 * c, gpt_data(g, l, GPT_PROJ_B),
                   rows, c);
     linear(a->x1 + r0 * c, a->att + r0 * c, gpt_data(g, l, GPT_PROJ_W), rows, c,
            c, 1.0f);
-    gpt_layernorm(a->ln2 + r0 * c, a->mean2 + r0, a->rstd2 + r0,
-                  a->x1 + r0 * c, gpt_data(g, l, GPT_LN2_W),
-                  gpt_data(g, l, GPT_LN2_B), rows, c);
+    gpt_layernorm(a->ln2 + r0 * c, a->mean2 + r0, a->rstd2 + r0, a->x1 + r0 * c,
+                  gpt_data(g, l, GPT_LN2_W), gpt_data(g, l, GPT_LN2_B), rows,
+                  c);
     gpt_fill_bias(a->fc + r0 * 4 * c, NULL, gpt_data(g, l, GPT_FC_B), rows,
                   4 * c);
     linear(a->fc + r0 * 4 * c, a->ln2 + r0 * c, gpt_data(g, l, GPT_FC_W), rows,
@@ -94,8 +93,7 @@ static void end_model(const gpt_pass *p, size_t r0, size_t rows)
         return;
     for (size_t r = r0; r < r0 + rows; r++)
         ws->losses[r] = gpt_cross_entropy(ws->logits + r * GPT_VOCABULARY,
-                                          p->targets[r], p->gradient,
-                                          p->scale);
+                                          p->targets[r], p->gradient, p->scale);
 }
 
 static void forward_rows(void *job, size_t task, size_t worker)
@@ -175,8 +173,7 @@ void gpt_forward(gpt_pass *p)
     for (p->layer = 0; p->layer < g->config.layers; p->layer++) {
         await_parameters(p);
         gpt_pool_run(g->pool, forward_rows, p, blocks);
-        gpt_pool_run(g->pool, forward_heads, p,
-                     p->batch * g->config.heads);
+        gpt_pool_run(g->pool, forward_heads, p, p->batch * g->config.heads);
     }
     await_parameters(p);
     gpt_pool_run(g->pool, forward_rows, p, blocks);

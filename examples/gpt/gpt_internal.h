@@ -86,15 +86,15 @@ void gpt_pool_run(gpt_pool *pool, gpt_task_fn fn, void *job, size_t tasks);
 /* ---- activations of one layer, N = batch * length rows ---- */
 
 typedef struct gpt_layer {
-    float *x0;   /* [N][C] residual stream on entry */
-    float *ln1;  /* [N][C] */
-    float *qkv;  /* [N][3C] */
-    float *lse;  /* [batch][heads][length] log of the softmax denominators */
-    float *att;  /* [N][C] heads side by side */
-    float *x1;   /* [N][C] residual stream after attention */
-    float *ln2;  /* [N][C] */
-    float *fc;   /* [N][4C] before GELU */
-    float *act;  /* [N][4C] after GELU */
+    float *x0;  /* [N][C] residual stream on entry */
+    float *ln1; /* [N][C] */
+    float *qkv; /* [N][3C] */
+    float *lse; /* [batch][heads][length] log of the softmax denominators */
+    float *att; /* [N][C] heads side by side */
+    float *x1;  /* [N][C] residual stream after attention */
+    float *ln2; /* [N][C] */
+    float *fc;  /* [N][4C] before GELU */
+    float *act; /* [N][4C] after GELU */
     float *mean1, *rstd1, *mean2, *rstd2; /* [N] */
 } gpt_layer;
 
@@ -103,11 +103,11 @@ typedef struct gpt_workspace {
     void *block;
     gpt_layer *layer;
     float *x_out, *lnf, *mean_f, *rstd_f;
-    float *logits;  /* [N][256]; becomes its own gradient */
-    double *losses; /* [N] */
+    float *logits;                /* [N][256]; becomes its own gradient */
+    double *losses;               /* [N] */
     float *dx, *dx1, *dln, *datt; /* [N][C] */
-    float *dwide;   /* [N][4C]: gradient of fc, later of qkv */
-    float *scratch; /* [threads][scratch_n] */
+    float *dwide;                 /* [N][4C]: gradient of fc, later of qkv */
+    float *scratch;               /* [threads][scratch_n] */
     size_t scratch_n;
     size_t score_ld;
 } gpt_workspace;
@@ -144,8 +144,7 @@ static inline size_t gpt_piece_end(size_t begin, size_t piece, size_t end)
     return end - begin < piece ? end : begin + piece;
 }
 
-static inline const float *gpt_data(gpt *g, size_t layer,
-                                    size_t which)
+static inline const float *gpt_data(gpt *g, size_t layer, size_t which)
 {
     return gpt_layer_parameter(g, layer, which)->data;
 }
@@ -158,8 +157,7 @@ void gpt_fail(gpt *g, const char *format, ...)
 const char *gpt_check_config(gpt_config *config);
 size_t gpt_parameter_total(const gpt_config *config);
 /* Dimensions of parameter i; shape[1] is 0 for a vector. */
-void gpt_parameter_shape(const gpt_config *config, size_t i,
-                         size_t shape[2]);
+void gpt_parameter_shape(const gpt_config *config, size_t i, size_t shape[2]);
 /* Bytes of data, then grad, 0 on overflow; carves them when g is given. */
 size_t gpt_arena_layout(const gpt_config *config, gpt *g);
 /* Bytes of the workspace, 0 on overflow; carves it when ws->block is set. */
@@ -174,7 +172,7 @@ typedef struct gpt_pass {
     const int32_t *targets; /* NULL: no loss */
     size_t batch, length;
     size_t row0, row1; /* rows to compute; all, or one position onwards */
-    size_t block; /* rows in one task; set by gpt_forward */
+    size_t block;      /* rows in one task; set by gpt_forward */
     size_t layer;
     size_t awaited; /* parameters announced so far, by every forward pass */
     bool gradient;
@@ -190,21 +188,18 @@ void gpt_backward(gpt_pass *pass);
 /* ---- kernels on rows (gpt_layers.c) ---- */
 
 void gpt_embed(float *x, const float *wte, const float *wpe,
-               const int32_t *tokens, size_t row0, size_t row1,
-               size_t length, size_t width);
+               const int32_t *tokens, size_t row0, size_t row1, size_t length,
+               size_t width);
 void gpt_layernorm(float *y, float *mean, float *rstd, const float *x,
-                   const float *w, const float *b, size_t rows,
-                   size_t width);
+                   const float *w, const float *b, size_t rows, size_t width);
 /* dx = carry + gradient through the LayerNorm; carry may be NULL. */
 void gpt_layernorm_backward(float *dx, const float *carry, const float *dy,
-                            const float *x, const float *w,
-                            const float *mean, const float *rstd,
-                            size_t rows, size_t width);
+                            const float *x, const float *w, const float *mean,
+                            const float *rstd, size_t rows, size_t width);
 /* dw[c], db[c] for c in [c0, c1), summed over all rows. */
 void gpt_layernorm_columns(float *dw, float *db, const float *dy,
-                           const float *x, const float *mean,
-                           const float *rstd, size_t rows, size_t width,
-                           size_t c0, size_t c1);
+                           const float *x, const float *mean, const float *rstd,
+                           size_t rows, size_t width, size_t c0, size_t c1);
 /* out[r][c] = carry[r][c] + bias[c]; carry may be NULL. */
 void gpt_fill_bias(float *out, const float *carry, const float *bias,
                    size_t rows, size_t width);

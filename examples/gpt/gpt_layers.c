@@ -23,8 +23,8 @@ enum { COLUMN_CHUNK = 64, ROW_CHUNK = 64 };
 
 GPT_VECTOR
 void gpt_embed(float *x, const float *wte, const float *wpe,
-               const int32_t *tokens, size_t row0, size_t row1,
-               size_t length, size_t width)
+               const int32_t *tokens, size_t row0, size_t row1, size_t length,
+               size_t width)
 {
     for (size_t r = row0; r < row1; r++) {
         const float *token = wte + (size_t)tokens[r] * width;
@@ -37,8 +37,7 @@ void gpt_embed(float *x, const float *wte, const float *wpe,
 
 GPT_VECTOR
 void gpt_layernorm(float *y, float *mean, float *rstd, const float *x,
-                   const float *w, const float *b, size_t rows,
-                   size_t width)
+                   const float *w, const float *b, size_t rows, size_t width)
 {
     const float inverse = 1.0f / (float)width;
 
@@ -68,9 +67,8 @@ void gpt_layernorm(float *y, float *mean, float *rstd, const float *x,
  */
 GPT_VECTOR
 void gpt_layernorm_backward(float *dx, const float *carry, const float *dy,
-                            const float *x, const float *w,
-                            const float *mean, const float *rstd,
-                            size_t rows, size_t width)
+                            const float *x, const float *w, const float *mean,
+                            const float *rstd, size_t rows, size_t width)
 {
     const float inverse = 1.0f / (float)width;
 
@@ -93,22 +91,20 @@ void gpt_layernorm_backward(float *dx, const float *carry, const float *dy,
             const float *cr = carry + r * width;
 #pragma omp simd
             for (size_t c = 0; c < width; c++)
-                dxr[c] = cr[c] + s * (dyr[c] * w[c] - sum -
-                                      (xr[c] - m) * s * product);
+                dxr[c] = cr[c] +
+                         s * (dyr[c] * w[c] - sum - (xr[c] - m) * s * product);
         } else {
 #pragma omp simd
             for (size_t c = 0; c < width; c++)
-                dxr[c] = s * (dyr[c] * w[c] - sum -
-                              (xr[c] - m) * s * product);
+                dxr[c] = s * (dyr[c] * w[c] - sum - (xr[c] - m) * s * product);
         }
     }
 }
 
 GPT_VECTOR
 void gpt_layernorm_columns(float *dw, float *db, const float *dy,
-                           const float *x, const float *mean,
-                           const float *rstd, size_t rows, size_t width,
-                           size_t c0, size_t c1)
+                           const float *x, const float *mean, const float *rstd,
+                           size_t rows, size_t width, size_t c0, size_t c1)
 {
     for (size_t c = c0; c < c1; c++)
         dw[c] = db[c] = 0.0f;

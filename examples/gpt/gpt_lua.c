@@ -212,7 +212,7 @@ static int32_t element(lua_State *L, const gyre_lua_array *a, size_t i)
 
     if (a)
         return a->dtype == GYRE_I32 ? ((const int32_t *)a->data)[i]
-                                        : ((const uint8_t *)a->data)[i];
+                                    : ((const uint8_t *)a->data)[i];
     lua_rawgeti(L, 2, (lua_Integer)i + 1);
     value = lua_tointegerx(L, -1, &whole);
     lua_pop(L, 1);
@@ -242,8 +242,7 @@ static int32_t *split_tokens(lua_State *L, size_t batch, size_t length)
     if (length >= INT_MAX || batch > INT_MAX / (length + 1) ||
         have != (uint64_t)batch * (length + 1))
         luaL_error(L, "gpt: %I tokens, need batch %I x (length %I + 1)",
-                   (lua_Integer)have, (lua_Integer)batch,
-                   (lua_Integer)length);
+                   (lua_Integer)have, (lua_Integer)batch, (lua_Integer)length);
     out = lua_newuserdatauv(L, batch * length * 2 * sizeof *out, 0);
     for (size_t b = 0; b < batch; b++)
         for (size_t i = 0; i <= length; i++) {
@@ -309,8 +308,8 @@ static int step(lua_State *L, callbacks *c, bool gradient, float scale)
     gpt_on_gradient(m->g, c->on_gradient ? on_gradient : NULL, c);
     gpt_on_parameter(m->g, c->on_parameter ? on_parameter : NULL, c);
     m->busy = 1;
-    loss = gradient ? gpt_forward_backward(m->g, tokens, targets, batch,
-                                           length, scale)
+    loss = gradient ? gpt_forward_backward(m->g, tokens, targets, batch, length,
+                                           scale)
                     : gpt_loss(m->g, tokens, targets, batch, length);
     m->busy = 0;
     gpt_on_gradient(m->g, NULL, NULL);
@@ -397,9 +396,8 @@ int luaopen_gpt(lua_State *L)
                                     {"__gc", model_gc},
                                     {"__tostring", model_tostring},
                                     {NULL, NULL}};
-    static const luaL_Reg functions[] = {{"new", model_new},
-                                         {"plan", model_plan},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"new", model_new}, {"plan", model_plan}, {NULL, NULL}};
 
     luaL_checkversion(L);
     gyre_lua_array_metatable(L);

@@ -20,11 +20,11 @@
  * Not under the sanitizers: the resolver runs before they are ready.
  */
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && \
-    !defined(__clang__) && !defined(__SANITIZE_THREAD__) &&                \
+    !defined(__clang__) && !defined(__SANITIZE_THREAD__) &&               \
     !defined(__SANITIZE_ADDRESS__) && !defined(GPT_NO_CLONES)
-#define GPT_VECTOR                                                        \
-    __attribute__((target_clones("default", "arch=x86-64-v3",             \
-                                 "arch=x86-64-v4")))
+#define GPT_VECTOR  \
+    __attribute__(( \
+        target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define GPT_VECTOR
 #endif

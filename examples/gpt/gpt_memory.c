@@ -98,8 +98,7 @@ size_t gpt_workspace_layout(const gpt_config *config, size_t batch,
     return v.total == SIZE_MAX ? 0 : v.total;
 }
 
-void gpt_parameter_shape(const gpt_config *config, size_t i,
-                            size_t shape[2])
+void gpt_parameter_shape(const gpt_config *config, size_t i, size_t shape[2])
 {
     static const unsigned char in_out[GPT_PER_LAYER][2] = {
         {1, 0}, {1, 0}, {3, 1}, {3, 0}, {1, 1}, {1, 0},
@@ -114,8 +113,7 @@ void gpt_parameter_shape(const gpt_config *config, size_t i,
         shape[0] = c;
         shape[1] = 0;
     } else {
-        const unsigned char *t =
-            in_out[(i - GPT_FIRST_LAYER) % GPT_PER_LAYER];
+        const unsigned char *t = in_out[(i - GPT_FIRST_LAYER) % GPT_PER_LAYER];
 
         shape[0] = t[0] * c;
         shape[1] = t[1] * c;
@@ -137,8 +135,7 @@ size_t gpt_arena_layout(const gpt_config *config, gpt *g)
             float *piece;
 
             gpt_parameter_shape(config, i, shape);
-            piece = carve(&v, shape[0], shape[1] ? shape[1] : 1,
-                          sizeof(float));
+            piece = carve(&v, shape[0], shape[1] ? shape[1] : 1, sizeof(float));
             if (g && half == 0)
                 g->parameter[i].data = piece;
             else if (g)

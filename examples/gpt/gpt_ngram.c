@@ -161,8 +161,8 @@ static int count_level(model *m, int k, const uint8_t *bytes, size_t n)
     if (!v->key || !v->count)
         return -1;
     for (size_t i = 0; i < strings; i++)
-        v->key[i] = above ? above->key[i] & mask
-                          : key_at(bytes + i + k + 1, k + 1);
+        v->key[i] =
+            above ? above->key[i] & mask : key_at(bytes + i + k + 1, k + 1);
     radix_sort(&v->key, &v->count, strings, k + 1);
     count_runs(v, strings);
     set_discounts(v);

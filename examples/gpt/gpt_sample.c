@@ -82,8 +82,7 @@ static void continue_text(gpt *g, int32_t *window, size_t used, size_t n,
                           uint8_t *out)
 {
     const size_t context = g->config.context;
-    gpt_pass pass = {.g = g, .tokens = window, .batch = 1,
-                     .length = context};
+    gpt_pass pass = {.g = g, .tokens = window, .batch = 1, .length = context};
 
     for (size_t i = 0; i < n; i++) {
         double uniform = gpt_random_uniform(seed, SAMPLE_STREAM, i);
@@ -95,15 +94,14 @@ static void continue_text(gpt *g, int32_t *window, size_t used, size_t n,
         pass.row1 = used;
         gpt_forward(&pass);
         pass.row0 = used;
-        out[i] = choose(g->ws.logits + (used - 1) * GPT_VOCABULARY,
-                        temperature, top_k, uniform);
+        out[i] = choose(g->ws.logits + (used - 1) * GPT_VOCABULARY, temperature,
+                        top_k, uniform);
         window[used++] = out[i];
     }
 }
 
-int gpt_generate(gpt *g, const uint8_t *prompt, size_t prompt_length,
-                 size_t n, double temperature, size_t top_k, uint64_t seed,
-                 uint8_t *out)
+int gpt_generate(gpt *g, const uint8_t *prompt, size_t prompt_length, size_t n,
+                 double temperature, size_t top_k, uint64_t seed, uint8_t *out)
 {
     static const uint8_t newline = '\n';
     const size_t context = g->config.context;

@@ -31,8 +31,7 @@ static int map_file(gpt_text *text, const char *path, char *errbuf,
     }
     if (!S_ISREG(info.st_mode) || info.st_size <= 0 ||
         (uintmax_t)info.st_size > SIZE_MAX) {
-        snprintf(errbuf, errsize, "%s: not a regular file with content",
-                 path);
+        snprintf(errbuf, errsize, "%s: not a regular file with content", path);
         goto close_fd;
     }
     text->map_size = (size_t)info.st_size;
@@ -62,8 +61,8 @@ int gpt_text_open(gpt_text *text, const char *path, gpt_text_dtype dtype,
         return -1;
     if (opened.map_size % size != 0) {
         snprintf(errbuf, errsize,
-                 "%s: %zu bytes is not a whole number of %zu-byte tokens",
-                 path, opened.map_size, size);
+                 "%s: %zu bytes is not a whole number of %zu-byte tokens", path,
+                 opened.map_size, size);
         gpt_text_close(&opened);
         return -1;
     }
@@ -108,8 +107,7 @@ static int find_part(const gpt_text *text, gpt_text_part part, size_t length,
         return 0;
     snprintf(errbuf, errsize,
              "the %s part has %zu tokens, a window needs %zu + 1",
-             part == GPT_TEXT_TRAIN ? "train" : "valid", *end - *begin,
-             length);
+             part == GPT_TEXT_TRAIN ? "train" : "valid", *end - *begin, length);
     return -1;
 }
 
@@ -159,6 +157,5 @@ double gpt_text_ngram(const gpt_text *text, int order, char *errbuf,
         snprintf(errbuf, errsize, "the n-gram model needs an open u8 file");
         return -1.0;
     }
-    return gpt_ngram(text->map, text->n, text->split, order, errbuf,
-                     errsize);
+    return gpt_ngram(text->map, text->n, text->split, order, errbuf, errsize);
 }

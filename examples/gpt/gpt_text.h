@@ -27,9 +27,9 @@ typedef enum gpt_text_part { GPT_TEXT_TRAIN, GPT_TEXT_VALID } gpt_text_part;
 
 typedef struct gpt_text {
     void *map;
-    size_t map_size;  /* bytes */
-    size_t n;         /* tokens */
-    size_t split;     /* tokens in the train part */
+    size_t map_size; /* bytes */
+    size_t n;        /* tokens */
+    size_t split;    /* tokens in the train part */
     gpt_text_dtype dtype;
 } gpt_text;
 

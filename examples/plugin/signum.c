@@ -7,10 +7,10 @@
  *         -o signum.so $(pkg-config --libs gyre-plugin)
  *     gyre plugins signum --plugin-path .
  */
-#define GY_PARAMETERS(P)                                                      \
-    P(lr, GYRE_STEP, GYRE_FLOAT(1e-3, 0.0, GYRE_NO_LIMIT, "[)"),              \
-      "learning rate")                                                        \
-    P(momentum, GYRE_STEP, GYRE_FLOAT(0.9, 0.0, 1.0, "[)"),                   \
+#define GY_PARAMETERS(P)                                         \
+    P(lr, GYRE_STEP, GYRE_FLOAT(1e-3, 0.0, GYRE_NO_LIMIT, "[)"), \
+      "learning rate")                                           \
+    P(momentum, GYRE_STEP, GYRE_FLOAT(0.9, 0.0, 1.0, "[)"),      \
       "decay rate of the momentum")
 #define GY_SLOTS(S) S(momentum_buffer, 0.0, NULL)
 #define GY_SCALARS(S) S(rest) S(lr)

@@ -46,8 +46,7 @@ static int report(const cli_state *cli, int code, const char *status,
             cli->command, text);
     if (cli->json) {
         json_t *value = json_pack("{s:{s:s%,s:s,s:i}}", "error", "text", text,
-                                  strlen(text), "status", status, "exit",
-                                  code);
+                                  strlen(text), "status", status, "exit", code);
 
         if (value == NULL) /* the text is not UTF-8 */
             value = json_pack("{s:{s:s,s:i}}", "error", "status", status,
@@ -238,9 +237,8 @@ static int parse(cli_state *cli, const cli_usage *usage,
         } else if (found == ':') {
             return cli_fail(cli, CLI_USAGE, "%s needs a value", given);
         } else if (option == NULL) {
-            return cli_fail(cli, CLI_USAGE,
-                            "no option %s; see gyre %s --help", given,
-                            cli->command);
+            return cli_fail(cli, CLI_USAGE, "no option %s; see gyre %s --help",
+                            given, cli->command);
         } else {
             if (option->value != NULL && optarg == given)
                 given = argv[optind - 2]; /* the value stands apart */
@@ -276,8 +274,8 @@ int cli_parse(cli_state *cli, const cli_usage *usage, int argc, char **argv)
     const cli_option common[COMMON + 1] = {
         {"plugin-path", "DIRS", "look for plugins here first", CLI_TEXT,
          &cli->plugin_path},
-        {"isa", "NAME", "scalar, avx2 or avx512; default: the best",
-         CLI_TEXT, &cli->isa},
+        {"isa", "NAME", "scalar, avx2 or avx512; default: the best", CLI_TEXT,
+         &cli->isa},
         {"json", NULL, "write the result as JSON", CLI_FLAG, &cli->json},
         {"quiet", NULL, "no progress and no warnings", CLI_FLAG, &cli->quiet},
         {"verbose", NULL, "say more on stderr", CLI_FLAG, &cli->verbose},

@@ -42,11 +42,11 @@ typedef struct cli_state {
 } cli_state;
 
 typedef enum cli_kind {
-    CLI_FLAG,   /* bool */
-    CLI_TEXT,   /* const char * */
-    CLI_COUNT,  /* uint64_t, decimal */
-    CLI_BYTES,  /* uint64_t, with a suffix K, M, G, T (1024) */
-    CLI_NUMBER  /* double */
+    CLI_FLAG,  /* bool */
+    CLI_TEXT,  /* const char * */
+    CLI_COUNT, /* uint64_t, decimal */
+    CLI_BYTES, /* uint64_t, with a suffix K, M, G, T (1024) */
+    CLI_NUMBER /* double */
 } cli_kind;
 
 /* An option of one command; a list ends with name NULL. */
@@ -55,14 +55,14 @@ typedef struct cli_option {
     const char *value; /* "BYTES"; NULL for a flag */
     const char *help;  /* fits a line */
     cli_kind kind;
-    void *out;         /* keeps its value when the option is not given */
+    void *out; /* keeps its value when the option is not given */
 } cli_option;
 
 typedef struct cli_usage {
-    const char *arguments; /* "[NAME]", or "" */
-    const char *summary;   /* one sentence */
+    const char *arguments;     /* "[NAME]", or "" */
+    const char *summary;       /* one sentence */
     const cli_option *options; /* or NULL */
-    int min, max;          /* arguments besides options; max -1: no limit */
+    int min, max;              /* arguments besides options; max -1: no limit */
 } cli_usage;
 
 /* Parse; argv[0] is the command's name.  Returns -1 to go on, or the exit code
@@ -107,7 +107,6 @@ typedef struct cli_command {
  * argv[0]; answers --help and mistakes itself.  `group` is argv[0]'s full name:
  * "bench", or "" for gyre itself. */
 int cli_group(const char *group, const char *summary,
-              const cli_command *commands, size_t count, int argc,
-              char **argv);
+              const cli_command *commands, size_t count, int argc, char **argv);
 
 #endif

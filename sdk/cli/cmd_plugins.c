@@ -17,7 +17,7 @@ typedef struct search {
     bool json;
     json_t *list;
     size_t found;
-    char names[512];    /* of all, for the message when none matches */
+    char names[512]; /* of all, for the message when none matches */
 } search;
 
 /* ---- texts ----------------------------------------------------------- */
@@ -81,8 +81,8 @@ static const gyre_parameter *parameter_at(const gyre_plugin *plugin,
     const char *first = (const char *)plugin->parameters;
 
     return (const gyre_parameter *)(const void *)(first +
-                                                  index * plugin->parameters
-                                                              ->size);
+                                                  index *
+                                                      plugin->parameters->size);
 }
 
 static json_t *limit(double value)
@@ -122,14 +122,13 @@ static void describe(const gyre_plugin *plugin, const char *path)
            plugin->version, plugin->kind, plugin->summary, plugin->licence,
            path != NULL ? path : "built in");
     if (plugin->parameter_count > 0)
-        printf("\n  %-16s %-8s %-11s %-10s %s\n", "parameter", "type",
-               "class", "default", "range");
+        printf("\n  %-16s %-8s %-11s %-10s %s\n", "parameter", "type", "class",
+               "default", "range");
     for (uint32_t i = 0; i < plugin->parameter_count; i++) {
         const gyre_parameter *p = parameter_at(plugin, i);
         char initial[64], range[64];
 
-        printf("  %-16s %-8s %-11s %-10s %s\n      %s\n", p->name,
-               type_name(p),
+        printf("  %-16s %-8s %-11s %-10s %s\n      %s\n", p->name, type_name(p),
                p->klass == GYRE_STRUCTURAL ? "structural" : "step",
                initial_text(p, initial), range_text(p, range), p->doc);
     }

@@ -53,24 +53,23 @@ static int run_script(const command *c, int argc, char **argv)
 /* The script ends the options of the command: what follows is its own. */
 int gyre_cmd_run(int argc, char **argv)
 {
-    static const char *const with_value[] = {"module-dir", "plugin-path",
-                                             "isa", NULL};
+    static const char *const with_value[] = {"module-dir", "plugin-path", "isa",
+                                             NULL};
     command c = {0};
     const char *last = NULL;
     const cli_option list[] = {
-        {"dry-run", NULL, "print what the script would take, and end",
-         CLI_FLAG, &c.dry_run},
+        {"dry-run", NULL, "print what the script would take, and end", CLI_FLAG,
+         &c.dry_run},
         {"module-dir", "DIR", "look for Lua modules there, too", CLI_TEXT,
          &last},
         {0}};
     const cli_usage usage = {
         "SCRIPT [SCRIPT'S OPTION]...",
-        "Run a Lua script; gyre run SCRIPT --help shows its own options.",
-        list, 1, 1};
+        "Run a Lua script; gyre run SCRIPT --help shows its own options.", list,
+        1, 1};
 
     c.script = cli_first_word(argc, argv, with_value);
-    c.dir_count =
-        cli_words(c.script, argv, "module-dir", c.dirs, MODULE_DIRS);
+    c.dir_count = cli_words(c.script, argv, "module-dir", c.dirs, MODULE_DIRS);
     int used = c.script < argc ? c.script + 1 : argc;
     int code = cli_parse(&c.cli, &usage, used, argv);
     if (code != -1)

@@ -29,18 +29,18 @@ static void set(json_t *object, const char *name, uint64_t value)
     json_object_set_new(object, name, json_integer((json_int_t)value));
 }
 
-static json_t *info_object(const gyre_store *store,
-                           const gyre_store_info *info, const char *digest)
+static json_t *info_object(const gyre_store *store, const gyre_store_info *info,
+                           const char *digest)
 {
     size_t blob = 0;
     json_t *o = json_pack(
         "{s:s,s:s,s:s,s:s,s:s,s:s,s:s?,s:b,s:b,s:b,s:f,s:o,s:o}", "path",
         info->path, "uuid", info->uuid, "optimizer", info->optimizer,
-        "optimizer_version", info->optimizer_version, "variant",
-        info->variant, "io", info->io, "digest", digest, "in_place",
-        info->in_place, "whole", info->whole, "fell_back", info->fell_back,
-        "loss_scale", info->loss_scale, "slot_names", text_list(store, true),
-        "device_paths", text_list(store, false));
+        "optimizer_version", info->optimizer_version, "variant", info->variant,
+        "io", info->io, "digest", digest, "in_place", info->in_place, "whole",
+        info->whole, "fell_back", info->fell_back, "loss_scale",
+        info->loss_scale, "slot_names", text_list(store, true), "device_paths",
+        text_list(store, false));
 
     if (o == NULL)
         return NULL;
@@ -125,8 +125,7 @@ static int store_info(int argc, char **argv)
     bool no_digest = false;
     const char *io = NULL;
     const cli_option list[] = {
-        {"no-digest", NULL, "do not read the parameters", CLI_FLAG,
-         &no_digest},
+        {"no-digest", NULL, "do not read the parameters", CLI_FLAG, &no_digest},
         {"io", "ENGINE", "auto, uring or posix", CLI_TEXT, &io},
         {0}};
     const cli_usage usage = {
@@ -142,10 +141,8 @@ static int store_info(int argc, char **argv)
         code = cli_context(&cli, NULL, &context);
     if (code != -1)
         return code;
-    gyre_store_options options = {.size = sizeof(options),
-                                  .io = io,
-                                  .read_only = 1,
-                                  .fast = no_digest};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = io, .read_only = 1, .fast = no_digest};
     gyre_status status =
         gyre_store_open(context, cli.argv[0], &options, &store, &error);
     code = status == GYRE_OK ? store_show(&cli, store, !no_digest)
@@ -167,10 +164,10 @@ static void on_problem(void *user, const gyre_fsck_problem *p)
     findings *f = user;
 
     if (f->json)
-        json_array_append_new(
-            f->list, json_pack("{s:s,s:I,s:s,s:s}", "device", p->device,
-                               "chunk", (json_int_t)p->chunk, "what", p->what,
-                               "text", p->text));
+        json_array_append_new(f->list, json_pack("{s:s,s:I,s:s,s:s}", "device",
+                                                 p->device, "chunk",
+                                                 (json_int_t)p->chunk, "what",
+                                                 p->what, "text", p->text));
     else
         printf("%s: %s\n", p->what, p->text);
 }
@@ -232,10 +229,10 @@ static int store_fsck(int argc, char **argv)
         return code;
     findings f = {.json = cli.json, .list = json_array()};
     gyre_store_options options = {.size = sizeof(options), .io = io};
-    gyre_status status = gyre_store_fsck(
-        context, cli.argv[0], &options,
-        (repair ? GYRE_FSCK_REPAIR : 0u) | (salvage ? GYRE_FSCK_SALVAGE : 0u),
-        on_problem, &f, &report, &error);
+    gyre_status status = gyre_store_fsck(context, cli.argv[0], &options,
+                                         (repair ? GYRE_FSCK_REPAIR : 0u) |
+                                             (salvage ? GYRE_FSCK_SALVAGE : 0u),
+                                         on_problem, &f, &report, &error);
     if (status == GYRE_OK) {
         code = conclude(&cli, &report, f.list);
     } else {

@@ -42,27 +42,26 @@ static void end_progress(work *w)
 /* ---- export and import -------------------------------------------------- */
 
 /* The last line of what wrote or read a file. */
-static int report_file(const cli_state *cli, const char *verb,
-                       const char *file, uint64_t step)
+static int report_file(const cli_state *cli, const char *verb, const char *file,
+                       uint64_t step)
 {
     struct stat st = {0};
     char bytes[16];
 
     stat(file, &st);
     if (cli->json)
-        return cli_print_json(json_pack("{s:s,s:I,s:I}", "file", file,
-                                        "bytes", (json_int_t)st.st_size,
-                                        "step", (json_int_t)step));
+        return cli_print_json(json_pack("{s:s,s:I,s:I}", "file", file, "bytes",
+                                        (json_int_t)st.st_size, "step",
+                                        (json_int_t)step));
     if (!cli->quiet)
         printf("%s %s, %s, step %llu\n", verb, file,
-               cli_bytes((double)st.st_size, bytes),
-               (unsigned long long)step);
+               cli_bytes((double)st.st_size, bytes), (unsigned long long)step);
     return CLI_GOOD;
 }
 
 static gyre_status export(gyre_context *context, const cli_state *cli,
-                          const char *io, bool parameters_only,
-                          uint64_t *step, gyre_error *error)
+                          const char *io, bool parameters_only, uint64_t *step,
+                          gyre_error *error)
 {
     gyre_store_options options = {
         .size = sizeof(options), .io = io, .read_only = 1};
@@ -92,9 +91,9 @@ int store_export(int argc, char **argv)
          &parameters_only},
         {"io", "ENGINE", "auto, uring or posix", CLI_TEXT, &io},
         {0}};
-    const cli_usage usage = {
-        "DIR FILE", "Write a store into one safetensors file (f32).", list, 2,
-        2};
+    const cli_usage usage = {"DIR FILE",
+                             "Write a store into one safetensors file (f32).",
+                             list, 2, 2};
     gyre_context *context = NULL;
     gyre_error error = {0};
     uint64_t step = 0;
@@ -140,8 +139,8 @@ int store_import(int argc, char **argv)
         {"io", "ENGINE", "auto, uring or posix", CLI_TEXT, &io}, {0}};
     const cli_usage usage = {
         "DIR FILE",
-        "Take parameters and state from a safetensors file into a store.",
-        list, 2, 2};
+        "Take parameters and state from a safetensors file into a store.", list,
+        2, 2};
     gyre_context *context = NULL;
     gyre_error error = {0};
     cli_state cli;
@@ -153,9 +152,8 @@ int store_import(int argc, char **argv)
         return code;
     work w = {.quiet = cli.quiet, .label = "import"};
     gyre_store_options options = {.size = sizeof(options), .io = io};
-    gyre_status status =
-        gyre_store_import(context, cli.argv[0], cli.argv[1], &options,
-                          on_progress, &w, &error);
+    gyre_status status = gyre_store_import(context, cli.argv[0], cli.argv[1],
+                                           &options, on_progress, &w, &error);
     end_progress(&w);
     code = status == GYRE_OK ? report_store(&cli, context, &options)
                              : cli_fail_status(&cli, status, &error);
@@ -192,13 +190,13 @@ int store_reshard(int argc, char **argv)
         {"devices", "M", "number of devices", CLI_COUNT, &devices},
         {"device", "PATH", "one of them; once for each, in order", CLI_TEXT,
          &last},
-        {"chunk-elements", "N", "elements of a chunk, times of 1024",
-         CLI_COUNT, &chunk_elements},
+        {"chunk-elements", "N", "elements of a chunk, times of 1024", CLI_COUNT,
+         &chunk_elements},
         {"io", "ENGINE", "auto, uring or posix", CLI_TEXT, &io},
         {0}};
     const cli_usage usage = {
-        "DIR", "Rewrite a store for other devices or another chunk size.",
-        list, 1, 1};
+        "DIR", "Rewrite a store for other devices or another chunk size.", list,
+        1, 1};
     cli_state cli;
     int count = cli_words(argc, argv, "device", paths, GYRE_MAX_DEVICES);
     int code = cli_parse(&cli, &usage, argc, argv);
@@ -215,11 +213,11 @@ int store_reshard(int argc, char **argv)
         return cli_fail(&cli, CLI_USAGE,
                         "nothing to do: --devices M, --device PATH... or "
                         "--chunk-elements N");
-    gyre_store_spec spec = {
-        .size = sizeof(spec),
-        .devices = count > 0 ? paths : NULL,
-        .device_count = count > 0 ? (size_t)count : (size_t)devices,
-        .chunk_elements = chunk_elements};
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .devices = count > 0 ? paths : NULL,
+                            .device_count =
+                                count > 0 ? (size_t)count : (size_t)devices,
+                            .chunk_elements = chunk_elements};
     gyre_store_options options = {.size = sizeof(options), .io = io};
     return reshard(&cli, &spec, &options);
 }

@@ -37,9 +37,9 @@ static json_t *summary_object(void)
         char name[64];
 
         snprintf(name, sizeof(name), "%.*s", (int)(colon - line), line);
-        json_object_set_new(object, name,
-                            json_stringn(colon + 2, (size_t)(line + length -
-                                                             colon - 2)));
+        json_object_set_new(
+            object, name,
+            json_stringn(colon + 2, (size_t)(line + length - colon - 2)));
         line += length + (line[length] == '\n');
     }
     return object;
@@ -55,8 +55,8 @@ static int print_json(const char *in_use)
     }
     return cli_print_json(json_pack(
         "{s:s,s:[i,i],s:s,s:o,s:o}", "version", gyre_version(), "plugin_abi",
-        GYRE_PLUGIN_ABI_MAJOR, GYRE_PLUGIN_ABI_MINOR, "instruction_set",
-        in_use, "instruction_sets", list, "build", summary_object()));
+        GYRE_PLUGIN_ABI_MAJOR, GYRE_PLUGIN_ABI_MINOR, "instruction_set", in_use,
+        "instruction_sets", list, "build", summary_object()));
 }
 
 static void print_text(const char *in_use)

@@ -7,11 +7,11 @@
 #ifndef GYRE_CLI_COMMANDS_H
 #define GYRE_CLI_COMMANDS_H
 
-#define CLI_COMMANDS(COMMAND)                              \
-    COMMAND(bench, "measure speed beside a peer")          \
-    COMMAND(plugins, "list plugins, or describe one")      \
-    COMMAND(run, "run a Lua script")                       \
-    COMMAND(store, "look after a store")                   \
+#define CLI_COMMANDS(COMMAND)                         \
+    COMMAND(bench, "measure speed beside a peer")     \
+    COMMAND(plugins, "list plugins, or describe one") \
+    COMMAND(run, "run a Lua script")                  \
+    COMMAND(store, "look after a store")              \
     COMMAND(version, "show version and what is built in")
 
 #define CLI_DECLARE(name, summary) int gyre_cmd_##name(int argc, char **argv);

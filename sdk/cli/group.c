@@ -15,8 +15,7 @@ static const char *space_if(const char *group)
 static void help(FILE *file, const char *group, const char *summary,
                  const cli_command *commands, size_t count)
 {
-    fprintf(file,
-            "usage: gyre%s%s %s [OPTION]... [ARGUMENT]...\n\n%s\n\n",
+    fprintf(file, "usage: gyre%s%s %s [OPTION]... [ARGUMENT]...\n\n%s\n\n",
             space_if(group), group, group[0] != '\0' ? "NAME" : "COMMAND",
             summary);
     for (size_t i = 0; i < count; i++)
@@ -41,8 +40,7 @@ static int refuse(const cli_state *cli, const cli_command *commands,
 }
 
 int cli_group(const char *group, const char *summary,
-              const cli_command *commands, size_t count, int argc,
-              char **argv)
+              const cli_command *commands, size_t count, int argc, char **argv)
 {
     cli_state cli = {0};
     const char *name = NULL;

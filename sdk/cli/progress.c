@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const uint64_t BAR_EVERY = 100000000;     /* ns */
+static const uint64_t BAR_EVERY = 100000000; /* ns */
 static const uint64_t PLAIN_EVERY = 10000000000;
 
 static int terminal_width(int fd)
@@ -31,9 +31,9 @@ void progress_start(progress_bar *progress, bool quiet, const char *label,
     bool dumb = term == NULL || strcmp(term, "dumb") == 0;
 
     progress->file = stderr;
-    progress->style = quiet                             ? PROGRESS_NONE
+    progress->style = quiet                            ? PROGRESS_NONE
                       : isatty(STDERR_FILENO) && !dumb ? PROGRESS_BAR
-                                                        : PROGRESS_PLAIN;
+                                                       : PROGRESS_PLAIN;
     progress->width = terminal_width(STDERR_FILENO);
     progress->label = label;
     progress->unit = unit;
@@ -65,8 +65,7 @@ static void describe(const progress_bar *progress, uint64_t done, uint64_t now,
     if (bytes)
         snprintf(text + used, size - used, "  %s/s", cli_bytes(rate, speed));
     else
-        snprintf(text + used, size - used, "  %.3g %s/s", rate,
-                 progress->unit);
+        snprintf(text + used, size - used, "  %.3g %s/s", rate, progress->unit);
     used = strlen(text);
     if (progress->total > done && rate > 0)
         snprintf(text + used, size - used, "  %s left",
@@ -83,18 +82,18 @@ static void draw_bar(const progress_bar *progress, uint64_t done, uint64_t now)
     int full;
 
     describe(progress, done, now, text, sizeof(text));
-    cells = progress->width - (int)strlen(progress->label) -
-            (int)strlen(text) - 5;
+    cells =
+        progress->width - (int)strlen(progress->label) - (int)strlen(text) - 5;
     if (cells > 40)
         cells = 40;
     /* \033[K clears what a longer line left behind */
     if (progress->total == 0 || cells < 5) {
         fprintf(progress->file, "\r%s %s\033[K", progress->label, text);
     } else {
-        full = done >= progress->total
-                   ? cells
-                   : (int)((double)cells * (double)done /
-                           (double)progress->total);
+        full =
+            done >= progress->total
+                ? cells
+                : (int)((double)cells * (double)done / (double)progress->total);
         fprintf(progress->file, "\r%s [", progress->label);
         for (int i = 0; i < cells; i++)
             fputc(i < full ? '#' : '.', progress->file);

@@ -23,10 +23,10 @@ typedef enum progress_style {
 typedef struct progress_bar {
     FILE *file;
     progress_style style;
-    int width;          /* columns of the terminal */
+    int width; /* columns of the terminal */
     const char *label;
-    const char *unit;   /* "B" for bytes, else a word: "steps" */
-    uint64_t total;     /* 0: unknown */
+    const char *unit; /* "B" for bytes, else a word: "steps" */
+    uint64_t total;   /* 0: unknown */
     uint64_t begin, drawn;
     uint64_t (*clock)(void); /* nanoseconds */
 } progress_bar;

@@ -65,7 +65,7 @@ typedef enum gyre_parameter_type {
     GYRE_TYPE_SWITCH = 0, /* 0 or 1 */
     GYRE_TYPE_INT = 1,    /* a whole number */
     GYRE_TYPE_FLOAT = 2,
-    GYRE_TYPE_CHOICE = 3  /* index of one of `words` */
+    GYRE_TYPE_CHOICE = 3 /* index of one of `words` */
 } gyre_parameter_type;
 
 typedef enum gyre_parameter_class {
@@ -104,7 +104,7 @@ typedef struct gyre_plugin {
     const char *licence; /* SPDX expression */
     const gyre_parameter *parameters;
     uint32_t parameter_count;
-    uint32_t flags;      /* GYRE_CLAIM_... */
+    uint32_t flags; /* GYRE_CLAIM_... */
     const gyre_build *build;
     const void *descriptor; /* by kind: gyre_optimizer, ... */
     /* What `id` ("reduce/1") names, or NULL.  May be NULL.  Any thread. */
@@ -156,7 +156,7 @@ typedef void (*gyre_loop_function)(const gyre_loop *loop);
 
 typedef struct gyre_slot {
     size_t size;
-    const char *name;      /* a C identifier, PyTorch's where it has one */
+    const char *name; /* a C identifier, PyTorch's where it has one */
     double initial;
     const char *parameter; /* the parameter that gives it instead, or NULL */
 } gyre_slot;
@@ -167,8 +167,8 @@ typedef struct gyre_slot {
 typedef struct gyre_variant {
     size_t size;
     const char *name;
-    uint32_t slots;    /* bit k: slot k is there */
-    uint32_t switches; /* bit k: switch k is 1 */
+    uint32_t slots;                  /* bit k: slot k is there */
+    uint32_t switches;               /* bit k: switch k is 1 */
     const gyre_loop_function *loops; /* by instruction set; NULL: none */
     uint32_t loop_count;             /* at least 1: scalar is a must */
 } gyre_variant;
@@ -225,14 +225,12 @@ typedef struct gyre_optimizer {
 #else
 #define GY_BUILT_OPTIMIZED_ 0u
 #endif
-#define GY_BUILD_(count, probes)                                              \
-    {sizeof(gyre_build),                                                      \
-     __VERSION__,                                                             \
-     GY_BUILT_ERRNO_ | GY_BUILT_FAST_ | GY_BUILT_OPTIMIZED_,                  \
-     sizeof(void *),                                                          \
-     __BYTE_ORDER__,                                                          \
-     count,                                                                   \
-     probes}
+#define GY_BUILD_(count, probes)                                    \
+    {                                                               \
+        sizeof(gyre_build), __VERSION__,                            \
+            GY_BUILT_ERRNO_ | GY_BUILT_FAST_ | GY_BUILT_OPTIMIZED_, \
+            sizeof(void *), __BYTE_ORDER__, count, probes           \
+    }
 
 /*
  * GYRE_MODULE(name, &gyre_plugin_a, ...) defines the exported function.  With
@@ -247,29 +245,32 @@ typedef struct gyre_optimizer {
 #define GY_ENTRY_VISIBILITY_ "default"
 #endif
 
-#define GYRE_MODULE(name, ...)                                                \
-    static const gyre_build gy_module_build_ = GY_BUILD_(0, NULL);            \
-    static const gyre_plugin *const gy_module_plugins_[] = {__VA_ARGS__};     \
-    static const gyre_module gy_module_ = {                                   \
-        GYRE_PLUGIN_MAGIC,      sizeof(gyre_module),                          \
-        GYRE_PLUGIN_ABI_MAJOR,  GYRE_PLUGIN_ABI_MINOR,                        \
-        &gy_module_build_,      gy_module_plugins_,                           \
-        sizeof(gy_module_plugins_) / sizeof(gy_module_plugins_[0])};          \
-    GY_EXTERN_ __attribute__((visibility(GY_ENTRY_VISIBILITY_)))              \
-    const gyre_module *GY_ENTRY_(name)(void);                                 \
-    GY_EXTERN_ const gyre_module *GY_ENTRY_(name)(void)                       \
-    {                                                                         \
-        return &gy_module_;                                                   \
+#define GYRE_MODULE(name, ...)                                                 \
+    static const gyre_build gy_module_build_ = GY_BUILD_(0, NULL);             \
+    static const gyre_plugin *const gy_module_plugins_[] = {__VA_ARGS__};      \
+    static const gyre_module gy_module_ = {GYRE_PLUGIN_MAGIC,                  \
+                                           sizeof(gyre_module),                \
+                                           GYRE_PLUGIN_ABI_MAJOR,              \
+                                           GYRE_PLUGIN_ABI_MINOR,              \
+                                           &gy_module_build_,                  \
+                                           gy_module_plugins_,                 \
+                                           sizeof(gy_module_plugins_) /        \
+                                               sizeof(gy_module_plugins_[0])}; \
+    GY_EXTERN_ __attribute__((visibility(GY_ENTRY_VISIBILITY_)))               \
+    const gyre_module *GY_ENTRY_(name)(void);                                  \
+    GY_EXTERN_ const gyre_module *GY_ENTRY_(name)(void)                        \
+    {                                                                          \
+        return &gy_module_;                                                    \
     }
 
 /* Parameter table entries: P(name, class, one of these, "doc"). */
 #define GYRE_NO_LIMIT __builtin_inf()
 #define GYRE_SWITCH(initial) GYRE_TYPE_SWITCH, (initial), 0.0, 1.0, "[]", NULL
-#define GYRE_INT(initial, min, max)                                           \
+#define GYRE_INT(initial, min, max) \
     GYRE_TYPE_INT, (initial), (min), (max), "[]", NULL
-#define GYRE_FLOAT(initial, min, max, ends)                                   \
+#define GYRE_FLOAT(initial, min, max, ends) \
     GYRE_TYPE_FLOAT, (initial), (min), (max), (ends), NULL
-#define GYRE_CHOICE(initial, words)                                           \
+#define GYRE_CHOICE(initial, words) \
     GYRE_TYPE_CHOICE, (initial), 0.0, GYRE_NO_LIMIT, "[)", (words)
 
 /* ---- writing an optimizer ---------------------------------------------- */
@@ -309,15 +310,15 @@ typedef struct gyre_optimizer {
 -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off \
 (pkg-config --cflags gyre-plugin)"
 #endif
-#if defined(__FAST_MATH__) || defined(__RECIPROCAL_MATH__) ||                 \
-    defined(__ASSOCIATIVE_MATH__) || defined(__NO_SIGNED_ZEROS__) ||          \
+#if defined(__FAST_MATH__) || defined(__RECIPROCAL_MATH__) ||        \
+    defined(__ASSOCIATIVE_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "gyre: -ffast-math and its parts change results; compile with \
 -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off \
 (pkg-config --cflags gyre-plugin)"
 #endif
 /* 16: each type in itself, half precision too. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 &&               \
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && \
     __FLT_EVAL_METHOD__ != 16
 #error "gyre: float arithmetic must not be widened; on 32-bit x86 compile \
 with -msse2 -mfpmath=sse"
@@ -336,18 +337,37 @@ GY_INLINE_ float gy_fma(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);
 }
-GY_INLINE_ float gy_sqrt(float a) { return __builtin_sqrtf(a); }
-GY_INLINE_ float gy_abs(float a) { return __builtin_fabsf(a); }
-GY_INLINE_ float gy_min(float a, float b) { return a < b ? a : b; }
-GY_INLINE_ float gy_max(float a, float b) { return a > b ? a : b; }
-GY_INLINE_ float gy_select(int c, float a, float b) { return c ? a : b; }
+GY_INLINE_ float gy_sqrt(float a)
+{
+    return __builtin_sqrtf(a);
+}
+GY_INLINE_ float gy_abs(float a)
+{
+    return __builtin_fabsf(a);
+}
+GY_INLINE_ float gy_min(float a, float b)
+{
+    return a < b ? a : b;
+}
+GY_INLINE_ float gy_max(float a, float b)
+{
+    return a > b ? a : b;
+}
+GY_INLINE_ float gy_select(int c, float a, float b)
+{
+    return c ? a : b;
+}
 
 /* The tables and structs behind the lists. */
 #define GY_VALUE_FIELD_(name, klass, spec, doc) double name;
 #define GY_SCALAR_FIELD_(name) double name;
 #define GY_NAME_(name) #name,
-typedef struct gy_values { GY_PARAMETERS(GY_VALUE_FIELD_) } gy_values;
-typedef struct gy_scalars { GY_SCALARS(GY_SCALAR_FIELD_) } gy_scalars;
+typedef struct gy_values {
+    GY_PARAMETERS(GY_VALUE_FIELD_)
+} gy_values;
+typedef struct gy_scalars {
+    GY_SCALARS(GY_SCALAR_FIELD_)
+} gy_scalars;
 
 #define GY_SLOT_ENUM_(name, initial, parameter) gy_slot_##name##_,
 #define GY_SCALAR_ENUM_(name) gy_scalar_##name##_,
@@ -376,16 +396,22 @@ GY_INLINE_ const char *gy_no_check(const gy_values *values)
  * instruction set, so that an absent slot costs nothing. */
 #if defined(__x86_64__)
 #define GY_AVX2_ __attribute__((target("avx2,fma")))
-#define GY_AVX512_                                                            \
+#define GY_AVX512_ \
     __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw")))
-#define GY_BY_ISA_(X, name, ...)                                              \
-    X(name##_scalar, , __VA_ARGS__)                                           \
-    X(name##_avx2, GY_AVX2_, __VA_ARGS__)                                     \
+#define GY_BY_ISA_(X, name, ...)          \
+    X(name##_scalar, , __VA_ARGS__)       \
+    X(name##_avx2, GY_AVX2_, __VA_ARGS__) \
     X(name##_avx512, GY_AVX512_, __VA_ARGS__)
-#define GY_ISA_LIST_(name) {name##_scalar, name##_avx2, name##_avx512}
+#define GY_ISA_LIST_(name)                        \
+    {                                             \
+        name##_scalar, name##_avx2, name##_avx512 \
+    }
 #else
 #define GY_BY_ISA_(X, name, ...) X(name##_scalar, , __VA_ARGS__)
-#define GY_ISA_LIST_(name) {name##_scalar, NULL, NULL}
+#define GY_ISA_LIST_(name)        \
+    {                             \
+        name##_scalar, NULL, NULL \
+    }
 #endif
 #if defined(__clang__)
 /* A debug or sanitizer build vectorises nothing; that is no fault. */
@@ -395,43 +421,44 @@ GY_INLINE_ const char *gy_no_check(const gy_values *values)
 #define GY_NO_ALIAS_ _Pragma("GCC ivdep")
 #endif
 
-#define GY_PROBE_(name, target, ...)                                          \
-    target static void name(size_t n, const float *a, const float *b,         \
-                            const float *c, float *out)                       \
-    {                                                                         \
-        GY_NO_ALIAS_                                                          \
-        for (size_t i = 0; i < n; i++)                                        \
-            out[i] = a[i] * b[i] + c[i];                                      \
+#define GY_PROBE_(name, target, ...)                                  \
+    target static void name(size_t n, const float *a, const float *b, \
+                            const float *c, float *out)               \
+    {                                                                 \
+        GY_NO_ALIAS_                                                  \
+        for (size_t i = 0; i < n; i++)                                \
+            out[i] = a[i] * b[i] + c[i];                              \
     }
 GY_BY_ISA_(GY_PROBE_, gy_probe, )
 static const gyre_probe_function gy_probes_[] = GY_ISA_LIST_(gy_probe);
 static const gyre_build gy_build_ = GY_BUILD_(GYRE_LOOP_COUNT, gy_probes_);
 
 #define GY_COUNT_BITS_(mask) ((unsigned)__builtin_popcount(mask))
-#define GY_SLOT_POINTER_(name, initial, parameter)                            \
-    float *gy_at_##name = (gy_slots & GY_SLOT(name))                          \
-        ? gy->slot[1 + GY_COUNT_BITS_(gy_slots & (GY_SLOT(name) - 1u))]       \
-        : NULL;                                                               \
+#define GY_SLOT_POINTER_(name, initial, parameter)                          \
+    float *gy_at_##name =                                                   \
+        (gy_slots & GY_SLOT(name))                                          \
+            ? gy->slot[1 + GY_COUNT_BITS_(gy_slots & (GY_SLOT(name) - 1u))] \
+            : NULL;                                                         \
     (void)gy_at_##name;
-#define GY_SLOT_LOAD_(name, initial, parameter)                               \
+#define GY_SLOT_LOAD_(name, initial, parameter) \
     float name = (gy_slots & GY_SLOT(name)) ? gy_at_##name[gy_i] : 0.0f;
-#define GY_SLOT_STORE_(name, initial, parameter)                              \
-    if (gy_slots & GY_SLOT(name))                                             \
+#define GY_SLOT_STORE_(name, initial, parameter) \
+    if (gy_slots & GY_SLOT(name))                \
         gy_at_##name[gy_i] = name;
-#define GY_SCALAR_LOAD_(name)                                                 \
-    const float name = gy->scalar[gy_scalar_##name##_];                       \
+#define GY_SCALAR_LOAD_(name)                           \
+    const float name = gy->scalar[gy_scalar_##name##_]; \
     (void)name;
-#define GY_SWITCH_LOAD_(name)                                                 \
-    const int name = (gy_switches & GY_ON(name)) != 0;                        \
+#define GY_SWITCH_LOAD_(name)                          \
+    const int name = (gy_switches & GY_ON(name)) != 0; \
     (void)name;
-#define GY_LOOP_(name, target, slots, switches)                               \
-    target static void name(const gyre_loop *gy)                              \
-    {                                                                         \
-        gy_body_(gy, slots, switches);                                        \
+#define GY_LOOP_(name, target, slots, switches)  \
+    target static void name(const gyre_loop *gy) \
+    {                                            \
+        gy_body_(gy, slots, switches);           \
     }
-#define GY_VARIANT_LOOPS_(name, slots, switches)                              \
-    GY_BY_ISA_(GY_LOOP_, gy_loop_##name, slots, switches)                     \
-    static const gyre_loop_function gy_loops_##name[] =                       \
+#define GY_VARIANT_LOOPS_(name, slots, switches)          \
+    GY_BY_ISA_(GY_LOOP_, gy_loop_##name, slots, switches) \
+    static const gyre_loop_function gy_loops_##name[] =   \
         GY_ISA_LIST_(gy_loop_##name);
 
 /*
@@ -441,107 +468,113 @@ static const gyre_build gy_build_ = GY_BUILD_(GYRE_LOOP_COUNT, gy_probes_);
  * Fetching harms nothing where there is no memory.
  */
 enum { GY_BLOCK_ = 64, GY_LINE_ = 16, GY_AHEAD_ = 256 };
-#define GY_FETCH_(array)                                                      \
-    __builtin_prefetch((const void *)((uintptr_t)(array) +                    \
-                                      gy_next * sizeof(float)));
-#define GY_SLOT_FETCH_(name, initial, parameter)                              \
-    if (gy_slots & GY_SLOT(name))                                             \
-        GY_FETCH_(gy_at_##name)
-#define GY_ELEMENTS_(from, to, ...)                                           \
-    GY_NO_ALIAS_                                                              \
-    for (size_t gy_i = (from); gy_i < (to); gy_i++) {                         \
-        float g = gy_at_g[gy_i];                                              \
-        float p = gy_at_p[gy_i];                                              \
-        GY_SLOTS(GY_SLOT_LOAD_)                                               \
-        { __VA_ARGS__ }                                                       \
-        (void)g;                                                              \
-        gy_at_p[gy_i] = p;                                                    \
-        GY_SLOTS(GY_SLOT_STORE_)                                              \
+#define GY_FETCH_(array) \
+    __builtin_prefetch(  \
+        (const void *)((uintptr_t)(array) + gy_next * sizeof(float)));
+#define GY_SLOT_FETCH_(name, initial, parameter) \
+    if (gy_slots & GY_SLOT(name))                \
+    GY_FETCH_(gy_at_##name)
+#define GY_ELEMENTS_(from, to, ...)                   \
+    GY_NO_ALIAS_                                      \
+    for (size_t gy_i = (from); gy_i < (to); gy_i++) { \
+        float g = gy_at_g[gy_i];                      \
+        float p = gy_at_p[gy_i];                      \
+        GY_SLOTS(GY_SLOT_LOAD_){__VA_ARGS__}(void)g;  \
+        gy_at_p[gy_i] = p;                            \
+        GY_SLOTS(GY_SLOT_STORE_)                      \
     }
 
-#define GY_KERNEL(...)                                                        \
-    static const char gy_kernel_[] = #__VA_ARGS__;                            \
-    GY_INLINE_ void gy_body_(const gyre_loop *gy, const uint32_t gy_slots,    \
-                             const uint32_t gy_switches)                      \
-    {                                                                         \
-        const size_t gy_n = gy->n;                                            \
-        size_t gy_block = 0;                                                  \
-        const float *gy_at_g = gy->g;                                         \
-        float *gy_at_p = gy->slot[0];                                         \
-        GY_SLOTS(GY_SLOT_POINTER_)                                            \
-        GY_SCALARS(GY_SCALAR_LOAD_)                                           \
-        GY_SWITCHES(GY_SWITCH_LOAD_)                                          \
-        (void)gy_slots;                                                       \
-        (void)gy_switches;                                                    \
-        for (; gy_block + GY_BLOCK_ <= gy_n; gy_block += GY_BLOCK_) {         \
-            for (size_t gy_line = 0; gy_line < GY_BLOCK_;                     \
-                 gy_line += GY_LINE_) {                                       \
-                const size_t gy_next = gy_block + gy_line + GY_AHEAD_;        \
-                GY_FETCH_(gy_at_g)                                            \
-                GY_FETCH_(gy_at_p)                                            \
-                GY_SLOTS(GY_SLOT_FETCH_)                                      \
-            }                                                                 \
-            GY_ELEMENTS_(gy_block, gy_block + GY_BLOCK_, __VA_ARGS__)         \
-        }                                                                     \
-        GY_ELEMENTS_(gy_block, gy_n, __VA_ARGS__)                             \
-    }                                                                         \
+#define GY_KERNEL(...)                                                     \
+    static const char gy_kernel_[] = #__VA_ARGS__;                         \
+    GY_INLINE_ void gy_body_(const gyre_loop *gy, const uint32_t gy_slots, \
+                             const uint32_t gy_switches)                   \
+    {                                                                      \
+        const size_t gy_n = gy->n;                                         \
+        size_t gy_block = 0;                                               \
+        const float *gy_at_g = gy->g;                                      \
+        float *gy_at_p = gy->slot[0];                                      \
+        GY_SLOTS(GY_SLOT_POINTER_)                                         \
+        GY_SCALARS(GY_SCALAR_LOAD_)                                        \
+        GY_SWITCHES(GY_SWITCH_LOAD_)                                       \
+        (void)gy_slots;                                                    \
+        (void)gy_switches;                                                 \
+        for (; gy_block + GY_BLOCK_ <= gy_n; gy_block += GY_BLOCK_) {      \
+            for (size_t gy_line = 0; gy_line < GY_BLOCK_;                  \
+                 gy_line += GY_LINE_) {                                    \
+                const size_t gy_next = gy_block + gy_line + GY_AHEAD_;     \
+                GY_FETCH_(gy_at_g)                                         \
+                GY_FETCH_(gy_at_p)                                         \
+                GY_SLOTS(GY_SLOT_FETCH_)                                   \
+            }                                                              \
+            GY_ELEMENTS_(gy_block, gy_block + GY_BLOCK_, __VA_ARGS__)      \
+        }                                                                  \
+        GY_ELEMENTS_(gy_block, gy_n, __VA_ARGS__)                          \
+    }                                                                      \
     GY_VARIANTS(GY_VARIANT_LOOPS_)
 
-#define GY_PARAMETER_ENTRY_(name, klass, spec, doc)                           \
+#define GY_PARAMETER_ENTRY_(name, klass, spec, doc) \
     {sizeof(gyre_parameter), #name, doc, klass, spec},
-#define GY_SLOT_ENTRY_(name, initial, parameter)                              \
+#define GY_SLOT_ENTRY_(name, initial, parameter) \
     {sizeof(gyre_slot), #name, initial, parameter},
-#define GY_VARIANT_ENTRY_(name, slots, switches)                              \
-    {sizeof(gyre_variant), #name,           slots,                            \
-     switches,             gy_loops_##name, GYRE_LOOP_COUNT},
+#define GY_VARIANT_ENTRY_(name, slots, switches)            \
+    {sizeof(gyre_variant), #name,          slots, switches, \
+     gy_loops_##name,      GYRE_LOOP_COUNT},
 
-#define GYRE_OPTIMIZER(id, version, summary, licence, claims, state, select,  \
-                       check, scalars)                                        \
-    static uint32_t gy_select_(const double *v)                               \
-    {                                                                         \
-        return select((const gy_values *)(const void *)v);                    \
-    }                                                                         \
-    static const char *gy_check_(const double *v)                             \
-    {                                                                         \
-        return check((const gy_values *)(const void *)v);                     \
-    }                                                                         \
-    static void gy_scalars_(const double *v, uint64_t t,                      \
-                            const gyre_math *math, double *out)               \
-    {                                                                         \
-        scalars((const gy_values *)(const void *)v, t, math,                  \
-                (gy_scalars *)(void *)out);                                   \
-    }                                                                         \
-    static const gyre_parameter gy_parameter_table_[] = {                     \
-        GY_PARAMETERS(GY_PARAMETER_ENTRY_)};                                  \
-    static const gyre_slot gy_slot_table_[] = {                               \
-        GY_SLOTS(GY_SLOT_ENTRY_){sizeof(gyre_slot), NULL, 0.0, NULL}};        \
-    static const char *const gy_scalar_names_[] = {                           \
-        GY_SCALARS(GY_NAME_) NULL};                                           \
-    static const char *const gy_switch_names_[] = {                           \
-        GY_SWITCHES(GY_NAME_) NULL};                                          \
-    static const gyre_variant gy_variant_table_[] = {                         \
-        GY_VARIANTS(GY_VARIANT_ENTRY_)};                                      \
-    static const gyre_optimizer gy_optimizer_ = {                             \
-        sizeof(gyre_optimizer), state,             gy_slot_count_,            \
-        gy_scalar_count_,       gy_switch_count_,  gy_variant_count_,         \
-        0,                      gy_slot_table_,    gy_scalar_names_,          \
-        gy_switch_names_,       gy_variant_table_, gy_kernel_,                \
-        gy_select_,             gy_check_,         gy_scalars_};              \
-    GY_EXTERN_ __attribute__((visibility("hidden")))                          \
-    const gyre_plugin gyre_plugin_##id;                                       \
-    const gyre_plugin gyre_plugin_##id = {                                    \
-        sizeof(gyre_plugin),                                                  \
-        GYRE_KIND_OPTIMIZER,                                                  \
-        #id,                                                                  \
-        version,                                                              \
-        summary,                                                              \
-        licence,                                                              \
-        gy_parameter_table_,                                                  \
-        sizeof(gy_parameter_table_) / sizeof(gy_parameter_table_[0]),         \
-        claims,                                                               \
-        &gy_build_,                                                           \
-        &gy_optimizer_,                                                       \
-        NULL};
+#define GYRE_OPTIMIZER(id, version, summary, licence, claims, state, select,   \
+                       check, scalars)                                         \
+    static uint32_t gy_select_(const double *v)                                \
+    {                                                                          \
+        return select((const gy_values *)(const void *)v);                     \
+    }                                                                          \
+    static const char *gy_check_(const double *v)                              \
+    {                                                                          \
+        return check((const gy_values *)(const void *)v);                      \
+    }                                                                          \
+    static void gy_scalars_(const double *v, uint64_t t,                       \
+                            const gyre_math *math, double *out)                \
+    {                                                                          \
+        scalars((const gy_values *)(const void *)v, t, math,                   \
+                (gy_scalars *)(void *)out);                                    \
+    }                                                                          \
+    static const gyre_parameter gy_parameter_table_[] = {                      \
+        GY_PARAMETERS(GY_PARAMETER_ENTRY_)};                                   \
+    static const gyre_slot gy_slot_table_[] = {                                \
+        GY_SLOTS(GY_SLOT_ENTRY_){sizeof(gyre_slot), NULL, 0.0, NULL}};         \
+    static const char *const gy_scalar_names_[] = {GY_SCALARS(GY_NAME_) NULL}; \
+    static const char *const gy_switch_names_[] = {GY_SWITCHES(GY_NAME_)       \
+                                                       NULL};                  \
+    static const gyre_variant gy_variant_table_[] = {                          \
+        GY_VARIANTS(GY_VARIANT_ENTRY_)};                                       \
+    static const gyre_optimizer gy_optimizer_ = {sizeof(gyre_optimizer),       \
+                                                 state,                        \
+                                                 gy_slot_count_,               \
+                                                 gy_scalar_count_,             \
+                                                 gy_switch_count_,             \
+                                                 gy_variant_count_,            \
+                                                 0,                            \
+                                                 gy_slot_table_,               \
+                                                 gy_scalar_names_,             \
+                                                 gy_switch_names_,             \
+                                                 gy_variant_table_,            \
+                                                 gy_kernel_,                   \
+                                                 gy_select_,                   \
+                                                 gy_check_,                    \
+                                                 gy_scalars_};                 \
+    GY_EXTERN_ __attribute__((visibility("hidden")))                           \
+    const gyre_plugin gyre_plugin_##id;                                        \
+    const gyre_plugin gyre_plugin_##id = {sizeof(gyre_plugin),                 \
+                                          GYRE_KIND_OPTIMIZER,                 \
+                                          #id,                                 \
+                                          version,                             \
+                                          summary,                             \
+                                          licence,                             \
+                                          gy_parameter_table_,                 \
+                                          sizeof(gy_parameter_table_) /        \
+                                              sizeof(gy_parameter_table_[0]),  \
+                                          claims,                              \
+                                          &gy_build_,                          \
+                                          &gy_optimizer_,                      \
+                                          NULL};
 
 #endif /* GY_SCALARS */
 

@@ -116,8 +116,7 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
     spec.chunk_elements = GYRE_GRAIN;
     spec.blob_bytes = FAULT_BLOB;
     spec.in_place = model->in_place;
-    return gyre_store_create(context, place->store, &spec, options, out,
-                             error);
+    return gyre_store_create(context, place->store, &spec, options, out, error);
 }
 
 gyre_status fault_open(gyre_context *context, const fault_place *place,
@@ -196,9 +195,8 @@ size_t fault_blob(uint64_t round, char blob[FAULT_BLOB])
     return n;
 }
 
-gyre_status fault_round(const fault_model *model, gyre_store *store,
-                        bool early, gyre_round_report *report,
-                        gyre_error *error)
+gyre_status fault_round(const fault_model *model, gyre_store *store, bool early,
+                        gyre_round_report *report, gyre_error *error)
 {
     gyre_round_options options = {.size = sizeof(options)};
     gyre_store_info info = {.size = sizeof(info)};
@@ -248,8 +246,8 @@ static gyre_status hash_tensor(gyre_store *store, size_t tensor, uint64_t n,
         size_t k = (size_t)(n - first < GYRE_GRAIN ? n - first : GYRE_GRAIN);
 
         for (int s = -1; s < slots && status == GYRE_OK; s++) {
-            status = gyre_store_read(store, tensor, s, first, k, GYRE_F32,
-                                     data, error);
+            status = gyre_store_read(store, tensor, s, first, k, GYRE_F32, data,
+                                     error);
             *hash = XXH3_64bits_withSeed(data, k * sizeof(float), *hash + 1);
         }
     }

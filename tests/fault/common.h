@@ -18,14 +18,14 @@
 
 enum {
     FAULT_TENSORS = 5,
-    FAULT_FROZEN = 1,          /* index of the frozen one */
-    FAULT_ABSENT = 4,          /* absent in round 4 */
+    FAULT_FROZEN = 1, /* index of the frozen one */
+    FAULT_ABSENT = 4, /* absent in round 4 */
     FAULT_SKIPPED_ROUND = 3,
     FAULT_ABSENT_ROUND = 4,
     FAULT_ROUNDS = 6,
-    FAULT_DEVICES = 3,         /* at most */
+    FAULT_DEVICES = 3, /* at most */
     FAULT_PATH = 512,
-    FAULT_BLOB = 2048          /* room; blobs end in several sectors */
+    FAULT_BLOB = 2048 /* room; blobs end in several sectors */
 };
 
 /* Tensors of 1,500, 700 (frozen), 2,000 x scale, 1 and 1,024 elements. */
@@ -83,17 +83,16 @@ gyre_status fault_bind(const fault_model *model, gyre_store *store,
 
 /* One round: the next one of the store.  `early` has no clip.  On an error the
  * round is gone and, with `model` bound, its buffers are as before. */
-gyre_status fault_round(const fault_model *model, gyre_store *store,
-                        bool early, gyre_round_report *report,
-                        gyre_error *error);
+gyre_status fault_round(const fault_model *model, gyre_store *store, bool early,
+                        gyre_round_report *report, gyre_error *error);
 size_t fault_blob(uint64_t round, char blob[FAULT_BLOB]);
 
 typedef struct fault_picture {
     uint64_t round, step;
     char digest[GYRE_DIGEST_TEXT];
-    uint64_t slots;            /* hash of parameters and state of all tensors */
+    uint64_t slots; /* hash of parameters and state of all tensors */
     uint64_t steps[FAULT_TENSORS];
-    uint64_t blob;             /* hash */
+    uint64_t blob; /* hash */
     double scale;
 } fault_picture;
 
@@ -126,13 +125,13 @@ bool fault_long(void);
  * that in a sanitizer build. */
 unsigned fault_stride(unsigned usual);
 
-#define fault_ok(call, error)                                       \
-    do {                                                            \
-        (error)->text[0] = '\0';                                    \
-        gyre_status fault_status = (call);                          \
-        if (fault_status != GYRE_OK)                                \
-            fail_msg("%s: %s: %s", #call,                           \
-                     gyre_status_name(fault_status), (error)->text); \
+#define fault_ok(call, error)                                             \
+    do {                                                                  \
+        (error)->text[0] = '\0';                                          \
+        gyre_status fault_status = (call);                                \
+        if (fault_status != GYRE_OK)                                      \
+            fail_msg("%s: %s: %s", #call, gyre_status_name(fault_status), \
+                     (error)->text);                                      \
     } while (0)
 
 #endif

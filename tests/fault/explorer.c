@@ -16,16 +16,16 @@ enum { PENDING = 4096, TORN_FORMS = 5 };
 typedef struct file {
     const char *path;
     size_t bytes;
-    uint8_t *base;     /* before the run */
-    uint8_t *durable;  /* with what has landed for sure */
-    uint8_t *disk;     /* the file itself, mapped */
+    uint8_t *base;    /* before the run */
+    uint8_t *durable; /* with what has landed for sure */
+    uint8_t *disk;    /* the file itself, mapped */
 } file;
 
 typedef struct pending {
     const gyre_io_event *event;
     size_t file;
     bool ended;
-    uint64_t flush;    /* the id of the flush that covers it; 0: none yet */
+    uint64_t flush; /* the id of the flush that covers it; 0: none yet */
 } pending;
 
 /* How one unflushed write landed: the seed gives the form. */
@@ -101,8 +101,8 @@ void explorer_take(explorer *x, const gyre_io_recorder *recorder,
     assert_int_equal(gyre_io_recorder_lost(recorder), 0);
     for (size_t i = 0; i < n; i++) {
         const gyre_io_event *e = gyre_io_recorder_at(recorder, i);
-        bool start = e->kind == GYRE_IO_WRITE_START ||
-                     e->kind == GYRE_IO_FLUSH_START;
+        bool start =
+            e->kind == GYRE_IO_WRITE_START || e->kind == GYRE_IO_FLUSH_START;
         bool gone = false;
 
         if (start && drop != NULL && drop(user, e)) {
@@ -159,9 +159,8 @@ static void put(const pending *p, const landing *l, uint8_t *to)
 
 static void judge(explorer *x, size_t place)
 {
-    explorer_state state = {.place = place,
-                            .mark = x->mark,
-                            .unflushed = x->pending_count};
+    explorer_state state = {
+        .place = place, .mark = x->mark, .unflushed = x->pending_count};
 
     for (size_t i = 0; i < x->file_count; i++)
         memcpy(x->files[i].disk, x->files[i].durable, x->files[i].bytes);
@@ -274,9 +273,8 @@ static void judge_subset(explorer *x, size_t place, const bool *subset,
                 continue;
             torn++;
             l->seed = fault_random(random);
-            l->how = (int)(WHOLE + (t <= TORN_FORMS
-                                        ? t
-                                        : l->seed % (TORN_FORMS + 1)));
+            l->how = (int)(WHOLE +
+                           (t <= TORN_FORMS ? t : l->seed % (TORN_FORMS + 1)));
         }
         if (t > 0 && torn == 0)
             break;

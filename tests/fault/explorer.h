@@ -28,11 +28,11 @@ enum { EXPLORER_FILES = 4, EXPLORER_SECTOR = 512 };
 typedef struct explorer explorer;
 
 typedef struct explorer_state {
-    size_t place;        /* events before the crash */
-    uint64_t mark;       /* the last mark before it; 0: none */
-    size_t unflushed;    /* writes that could have landed or not */
-    size_t landed;       /* of them, in part at least */
-    size_t torn;         /* of them, in part only */
+    size_t place;     /* events before the crash */
+    uint64_t mark;    /* the last mark before it; 0: none */
+    size_t unflushed; /* writes that could have landed or not */
+    size_t landed;    /* of them, in part at least */
+    size_t torn;      /* of them, in part only */
 } explorer_state;
 
 /* Judge the files as they lie now; nonzero: bad.  They may be changed. */
@@ -71,7 +71,6 @@ void explorer_all(explorer *explorer, size_t most, size_t tears, uint64_t seed,
 /* `samples` states at random places where something is unflushed: random
  * subsets, torn at random. */
 void explorer_sample(explorer *explorer, uint64_t samples, uint64_t seed,
-                     explorer_check check, void *user,
-                     explorer_counts *counts);
+                     explorer_check check, void *user, explorer_counts *counts);
 
 #endif

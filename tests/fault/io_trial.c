@@ -19,8 +19,9 @@ io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
     fault_model_make(&t->model, 1);
     t->model.in_place = (how & IO_TRIAL_IN_PLACE) != 0;
     fault_place_make(&t->place, devices, disk);
-    fault_ok(fault_create(context, &t->model, &t->place, &options, &store,
-                          &error), &error);
+    fault_ok(
+        fault_create(context, &t->model, &t->place, &options, &store, &error),
+        &error);
     t->data_at = store->layout.data_at;
     gyre_store_close(store);
     fault_save(&t->place, &t->fresh);
@@ -68,8 +69,7 @@ void io_trial_status(const gyre_error *error)
 {
     if (error->status != GYRE_IO && error->status != GYRE_NO_SPACE &&
         error->status != GYRE_ROLLED_BACK)
-        fail_msg("status %s: %s", gyre_status_name(error->status),
-                 error->text);
+        fail_msg("status %s: %s", gyre_status_name(error->status), error->text);
 }
 
 /* ---- what must stand --------------------------------------------------- */
@@ -83,7 +83,7 @@ uint64_t io_trial_round(const gyre_store *store)
 }
 
 void io_trial_expect(io_trial *t, gyre_store *store, uint64_t round,
-                           const char *when)
+                     const char *when)
 {
     gyre_error error = {GYRE_OK, ""};
     fault_picture now;
@@ -96,8 +96,8 @@ void io_trial_expect(io_trial *t, gyre_store *store, uint64_t round,
         io_trial_text(t, &error);
         t->failures++;
     }
-    what = fault_differs(&now, &t->history.picture[round],
-                         t->commit_every == 1);
+    what =
+        fault_differs(&now, &t->history.picture[round], t->commit_every == 1);
     if (what != NULL)
         fail_msg("%s: %s differs from round %llu (is %llu)", when, what,
                  (unsigned long long)round, (unsigned long long)now.round);

@@ -8,14 +8,14 @@
 typedef struct io_trial {
     fault_model model;
     fault_place place;
-    fault_saved fresh;         /* files as created */
+    fault_saved fresh; /* files as created */
     fault_history history;
     uint64_t data_at;
     uint32_t commit_every;
-    uint64_t failures;         /* seen, to know that faults were made */
-    uint64_t dirty;            /* stores lost in place */
-    bool mended;               /* nothing may be seen */
-    bool asked;                /* commits by gyre_store_commit alone */
+    uint64_t failures; /* seen, to know that faults were made */
+    uint64_t dirty;    /* stores lost in place */
+    bool mended;       /* nothing may be seen */
+    bool asked;        /* commits by gyre_store_commit alone */
     bool early;
 } io_trial;
 

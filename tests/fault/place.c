@@ -74,8 +74,8 @@ int fault_entries(const char *folder)
     if (dir == NULL)
         return -1;
     while ((entry = readdir(dir)) != NULL)
-        count += strcmp(entry->d_name, ".") != 0 &&
-                 strcmp(entry->d_name, "..") != 0;
+        count +=
+            strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(dir);
     return count;
 }

@@ -38,7 +38,8 @@ static gyre_store *must_create(trial *t)
     gyre_store *store;
 
     fault_ok(fault_create(t->context, &t->model, &t->place, &options, &store,
-                          &error), &error);
+                          &error),
+             &error);
     return store;
 }
 

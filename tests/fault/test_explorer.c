@@ -31,7 +31,7 @@ typedef struct trial {
 
     /* how to judge */
     bool fast, lenient;
-    uint64_t go_on;            /* one more round in every n-th state; 0: none */
+    uint64_t go_on; /* one more round in every n-th state; 0: none */
     uint64_t seen, told, continued, dirty;
 } trial;
 
@@ -45,18 +45,17 @@ static void record(trial *t, const char *io, bool early)
     gyre_store *store;
 
     fault_ok(fault_create(t->context, &t->model, &t->place, &options, &store,
-                          &error), &error);
+                          &error),
+             &error);
     for (size_t d = 0; d < t->place.count; d++) {
-        snprintf(t->files[d], sizeof(t->files[d]), "%s",
-                 store->places[d].file);
+        snprintf(t->files[d], sizeof(t->files[d]), "%s", store->places[d].file);
         paths[d] = t->files[d];
     }
     t->area_at = store->layout.area_at[0];
     t->data_at = store->layout.data_at;
     gyre_store_close(store);
     t->explorer = explorer_create(paths, t->place.count);
-    fault_ok(gyre_io_recorder_create(t->context, &t->recorder, &error),
-             &error);
+    fault_ok(gyre_io_recorder_create(t->context, &t->recorder, &error), &error);
     options.buffers = 4;
     options.commit_every = t->commit_every;
     options.recorder = t->recorder;
@@ -68,8 +67,7 @@ static void record(trial *t, const char *io, bool early)
     for (uint64_t r = 1; r <= FAULT_ROUNDS; r++) {
         gyre_round_report report;
 
-        fault_ok(fault_round(&t->model, store, early, &report, &error),
-                 &error);
+        fault_ok(fault_round(&t->model, store, early, &report, &error), &error);
         gyre_io_recorder_mark(t->recorder, r);
         fault_ok(fault_look(store, &t->history.picture[r], &error), &error);
     }
@@ -170,9 +168,9 @@ static int judge(void *user, const explorer_state *state)
     }
     if (wrong != NULL && !t->lenient && t->told++ < 5)
         printf("# bad: %s (place %zu, mark %llu, %zu unflushed, %zu landed, "
-               "%zu torn): %s\n", wrong, state->place,
-               (unsigned long long)state->mark, state->unflushed,
-               state->landed, state->torn, error.text);
+               "%zu torn): %s\n",
+               wrong, state->place, (unsigned long long)state->mark,
+               state->unflushed, state->landed, state->torn, error.text);
     return wrong != NULL;
 }
 
@@ -180,7 +178,8 @@ static uint64_t tell(const trial *t, const char *what,
                      const explorer_counts *counts)
 {
     printf("# %s, %s open: states: %llu, bad: %llu (up to %zu unflushed, "
-           "%llu dirty, %llu went on)\n", what, t->fast ? "fast" : "verifying",
+           "%llu dirty, %llu went on)\n",
+           what, t->fast ? "fast" : "verifying",
            (unsigned long long)counts->states, (unsigned long long)counts->bad,
            counts->most_unflushed, (unsigned long long)t->dirty,
            (unsigned long long)t->continued);
@@ -285,7 +284,7 @@ static void test_samples(void **state)
  * apart by what the file's last write before the flush was. */
 typedef struct dropping {
     const trial *trial;
-    bool after;                /* drop those after the record, else before */
+    bool after;                 /* drop those after the record, else before */
     bool record[FAULT_DEVICES]; /* the last write on this file was one */
 } dropping;
 
@@ -299,8 +298,8 @@ static int drop(void *user, const gyre_io_event *event)
         f++;
     if (event->kind == GYRE_IO_FLUSH_START)
         return d->record[f] == d->after;
-    d->record[f] = event->offset >= d->trial->area_at &&
-                   event->offset < d->trial->data_at;
+    d->record[f] =
+        event->offset >= d->trial->area_at && event->offset < d->trial->data_at;
     return 0;
 }
 

@@ -61,8 +61,7 @@ static gyre_status round_and_commit(io_trial *t, gyre_store *store,
                                     gyre_error *error)
 {
     char blob[FAULT_BLOB];
-    gyre_status status = fault_round(&t->model, store, t->early, report,
-                                     error);
+    gyre_status status = fault_round(&t->model, store, t->early, report, error);
 
     uint64_t now = io_trial_round(store);
 
@@ -165,8 +164,10 @@ static void every_fault(size_t devices, const char *engine, bool disk,
     static const struct {
         const char *text, *rest;
         bool mended;
-    } faults[] = {{"fail", "/EIO", false}, {"fail", "/ENOSPC", false},
-                  {"zero", "", false}, {"short", "", true},
+    } faults[] = {{"fail", "/EIO", false},
+                  {"fail", "/ENOSPC", false},
+                  {"zero", "", false},
+                  {"short", "", true},
                   {"eintr", "", true}};
     io_trial *t = io_trial_begin(devices, disk, commit_every,
                                  how == EARLY ? IO_TRIAL_EARLY : 0);
@@ -185,9 +186,12 @@ static void every_fault(size_t devices, const char *engine, bool disk,
             (void)run_once(t, io);
         }
     printf("# %s, %zu device%s%s, commit every %u%s: %llu runs, %llu "
-           "operations, %llu errors\n", engine, devices,
-           devices == 1 ? "" : "s", disk ? ", on disk" : "", commit_every,
-           how == ASKED ? " when asked" : how == EARLY ? ", early" : "",
+           "operations, %llu errors\n",
+           engine, devices, devices == 1 ? "" : "s", disk ? ", on disk" : "",
+           commit_every,
+           how == ASKED   ? " when asked"
+           : how == EARLY ? ", early"
+                          : "",
            (unsigned long long)runs, (unsigned long long)most,
            (unsigned long long)t->failures);
     assert_true(t->failures > 0);

@@ -18,8 +18,8 @@ static bool is_dirty(io_trial *t, gyre_context *context, gyre_status status,
     gyre_store_options options = fault_options("posix");
     gyre_error error = {GYRE_OK, ""};
     gyre_store *store;
-    gyre_status opened = fault_open(context, &t->place, &options, &store,
-                                    &error);
+    gyre_status opened =
+        fault_open(context, &t->place, &options, &store, &error);
 
     if (opened == GYRE_OK)
         gyre_store_close(store);
@@ -130,8 +130,8 @@ static void create_once(io_trial *t, const char *io, bool mended,
     gyre_status status;
 
     fault_place_clear(&t->place);
-    status = fault_create(context, &t->model, &t->place, &options, &store,
-                          &error);
+    status =
+        fault_create(context, &t->model, &t->place, &options, &store, &error);
     if (status != GYRE_OK) {
         assert_false(mended);
         io_trial_text(t, &error);
@@ -142,7 +142,8 @@ static void create_once(io_trial *t, const char *io, bool mended,
         t->failures++;
         options = fault_options("posix");
         fault_ok(fault_create(context, &t->model, &t->place, &options, &store,
-                              &error), &error);
+                              &error),
+                 &error);
     }
     *most = gyre_io_submitted(context);
     gyre_store_close(store);

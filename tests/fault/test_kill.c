@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 typedef struct shared {
-    volatile uint64_t rounds;  /* finished by the child */
-    volatile int status;       /* of what it tried */
+    volatile uint64_t rounds; /* finished by the child */
+    volatile int status;      /* of what it tried */
     volatile uint64_t ready;
     char text[GYRE_ERROR_TEXT];
 } shared;
@@ -31,7 +31,7 @@ typedef struct trial {
     fault_history history;
     uint32_t commit_every;
     shared *shared;
-    uint64_t killed, lost;     /* children, rounds that went with them */
+    uint64_t killed, lost; /* children, rounds that went with them */
 } trial;
 
 static trial *begin(size_t devices, bool disk, uint32_t commit_every,
@@ -46,8 +46,9 @@ static trial *begin(size_t devices, bool disk, uint32_t commit_every,
     fault_model_make(&t->model, scale);
     fault_place_make(&t->place, devices, disk);
     fault_ok(gyre_context_create(NULL, &context, &error), &error);
-    fault_ok(fault_create(context, &t->model, &t->place, &options, &store,
-                          &error), &error);
+    fault_ok(
+        fault_create(context, &t->model, &t->place, &options, &store, &error),
+        &error);
     gyre_store_close(store);
     fault_save(&t->place, &t->fresh);
     options.commit_every = t->commit_every = commit_every;
@@ -87,8 +88,8 @@ static void live(trial *t, const char *io)
     while (status == GYRE_OK && t->shared->rounds < FAULT_ROUNDS) {
         gyre_round_report report;
 
-        status = fault_round(&t->model, store, t->history.early, &report,
-                             &error);
+        status =
+            fault_round(&t->model, store, t->history.early, &report, &error);
         if (status == GYRE_OK)
             t->shared->rounds++;
     }
@@ -136,8 +137,8 @@ static void expect(trial *t, gyre_store *store, uint64_t round)
     const char *what;
 
     fault_ok(fault_look(store, &now, &error), &error);
-    what = fault_differs(&now, &t->history.picture[round],
-                         t->commit_every == 1);
+    what =
+        fault_differs(&now, &t->history.picture[round], t->commit_every == 1);
     if (what != NULL)
         fail_msg("%s differs at round %llu", what, (unsigned long long)round);
 }
@@ -162,8 +163,9 @@ static void take_over(trial *t, gyre_context *context, const char *io)
     for (uint64_t r = info.round + 1; r <= FAULT_ROUNDS; r++) {
         gyre_round_report report;
 
-        fault_ok(fault_round(&t->model, store, t->history.early, &report,
-                             &error), &error);
+        fault_ok(
+            fault_round(&t->model, store, t->history.early, &report, &error),
+            &error);
         assert_memory_equal(&report.norm, &t->history.norm[r], sizeof(double));
     }
     expect(t, store, FAULT_ROUNDS);
@@ -192,9 +194,10 @@ static void every_operation(trial *t, const char *engine)
             break;
     }
     printf("# %s, %zu devices, commit every %u%s: killed after %llu of "
-           "the operations of %d rounds\n", engine, t->place.count,
-           t->commit_every, t->history.early ? ", early" : "",
-           (unsigned long long)t->killed, FAULT_ROUNDS);
+           "the operations of %d rounds\n",
+           engine, t->place.count, t->commit_every,
+           t->history.early ? ", early" : "", (unsigned long long)t->killed,
+           FAULT_ROUNDS);
     assert_true(t->killed > 50 / fault_stride(1));
     gyre_context_destroy(context);
     end(t);
@@ -228,8 +231,7 @@ static void test_early(void **state)
 
 static void sleep_ns(uint64_t ns)
 {
-    struct timespec time = {(time_t)(ns / 1000000000),
-                            (long)(ns % 1000000000)};
+    struct timespec time = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 
     nanosleep(&time, NULL);
 }
@@ -313,7 +315,8 @@ static void test_create(void **state)
         killed = was_killed(t, pid);
         if (killed)
             fault_ok(fault_create(context, &t->model, &t->place, &options,
-                                  &store, &error), &error);
+                                  &store, &error),
+                     &error);
         else
             fault_ok(fault_open(context, &t->place, &options, &store, &error),
                      &error);
@@ -363,12 +366,9 @@ static void test_second_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_posix),
-        cmocka_unit_test(test_uring),
-        cmocka_unit_test(test_commit_every_2),
-        cmocka_unit_test(test_early),
-        cmocka_unit_test(test_random_moments),
-        cmocka_unit_test(test_create),
+        cmocka_unit_test(test_posix),          cmocka_unit_test(test_uring),
+        cmocka_unit_test(test_commit_every_2), cmocka_unit_test(test_early),
+        cmocka_unit_test(test_random_moments), cmocka_unit_test(test_create),
         cmocka_unit_test(test_second_process),
     };
 

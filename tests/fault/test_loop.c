@@ -37,9 +37,9 @@ typedef struct slow {
     fault_model model;
     fault_place place;
     char file[FAULT_PATH + 16];
-    char disk[64];             /* /dev/loopN; "": none */
-    char group[128];           /* control group; "": none */
-    bool waited;               /* the library said so */
+    char disk[64];   /* /dev/loopN; "": none */
+    char group[128]; /* control group; "": none */
+    bool waited;     /* the library said so */
 } slow;
 
 /* ---- a slow disk ------------------------------------------------------ */
@@ -171,8 +171,7 @@ static void live(const slow *s, uint64_t operations)
     options.buffers = 16;
     if (status == GYRE_OK)
         status = fault_open(context, &s->place, &options, &store, &error);
-    if (status == GYRE_OK &&
-        !write_text(s->group, "cgroup.procs", "0"))
+    if (status == GYRE_OK && !write_text(s->group, "cgroup.procs", "0"))
         status = GYRE_SYSTEM;
     while (status == GYRE_OK) {
         gyre_round_report report;
@@ -200,8 +199,7 @@ static uint64_t now_ms(void)
 
 /* Kill after `operations`; returns how long the next open waited, in ms. */
 static uint64_t kill_and_open(slow *s, gyre_context *context,
-                              const fault_history *history,
-                              uint64_t operations)
+                              const fault_history *history, uint64_t operations)
 {
     const struct timespec second = {1, 500000000};
     gyre_store_options options = fault_options("auto");
@@ -257,8 +255,9 @@ static void test_slow_disk(void **state)
         fault_skip("no root, loop device, or group to slow it down");
         goto destroy;
     }
-    fault_ok(fault_create(context, &s->model, &s->place, &options, &store,
-                          &error), &error);
+    fault_ok(
+        fault_create(context, &s->model, &s->place, &options, &store, &error),
+        &error);
     fault_record(&s->model, store, false, history);
     for (uint64_t n = FIRST_WRITE + 1; n < FIRST_WRITE + CHUNKS;
          n += fault_long() ? 1 : CHUNKS - 2) {
@@ -267,11 +266,13 @@ static void test_slow_disk(void **state)
         /* From the first state of all: made anew. */
         fault_place_clear(&s->place);
         fault_ok(fault_create(context, &s->model, &s->place, &options, &store,
-                              &error), &error);
+                              &error),
+                 &error);
         gyre_store_close(store);
         ms = kill_and_open(s, context, history, n);
         printf("# killed after %llu operations: the next open waited %llu "
-               "ms%s\n", (unsigned long long)n, (unsigned long long)ms,
+               "ms%s\n",
+               (unsigned long long)n, (unsigned long long)ms,
                s->waited ? ", and said why" : "");
     }
 destroy:

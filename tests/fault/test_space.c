@@ -48,8 +48,9 @@ static void refuse(gyre_context *context, const fault_model *model,
     char text[64];
 
     assert_int_equal(statvfs(place->root, &fs), 0);
-    assert_int_equal(fault_create(context, model, place, &options, &store,
-                                  &error), GYRE_NO_SPACE);
+    assert_int_equal(
+        fault_create(context, model, place, &options, &store, &error),
+        GYRE_NO_SPACE);
     assert_null(store);
     snprintf(text, sizeof(text), "%llu bytes", (unsigned long long)needed);
     unit_assert_text(&error, text);
@@ -120,9 +121,9 @@ static void listen_log(void *user, gyre_log_level level, const char *text)
 }
 
 /* In a child: 0 good, else the line that failed. */
-#define must(condition)    \
-    do {                   \
-        if (!(condition))  \
+#define must(condition)      \
+    do {                     \
+        if (!(condition))    \
             return __LINE__; \
     } while (0)
 
@@ -141,8 +142,8 @@ static int live_as_nobody(const fault_model *model, const fault_place *place,
     heard said = {false};
 
     must(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
-    must(geteuid() != 0 || (setgroups(0, NULL) == 0 && setgid(65534) == 0 &&
-                            setuid(65534) == 0));
+    must(geteuid() != 0 ||
+         (setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0));
     context_options.log = listen_log;
     context_options.log_user = &said;
     must(gyre_context_create(&context_options, &context, &error) == GYRE_OK);
@@ -242,8 +243,8 @@ static void *give_piece(void *user)
     gradient.data = p->number % 2 ? (const void *)d : f;
     if (p->flush)
         _mm_setcsr(_mm_getcsr() | FLUSH_DENORMALS);
-    p->status = gyre_round_gradient(p->round, 0, p->number * n, n, &gradient,
-                                    &error);
+    p->status =
+        gyre_round_gradient(p->round, 0, p->number * n, n, &gradient, &error);
     if (p->flush && (_mm_getcsr() & FLUSH_DENORMALS) != FLUSH_DENORMALS)
         p->status = GYRE_INTERNAL; /* the caller's modes were not restored */
     return NULL;
@@ -269,8 +270,8 @@ static void denormal_round(gyre_store *store, uint64_t seed, bool flush)
 
         for (unsigned i = 0; i < THREADS; i++) {
             pieces[i] = (piece){round, flush, i, seed + 10 * m, 0};
-            assert_int_equal(pthread_create(&threads[i], NULL, give_piece,
-                                            &pieces[i]), 0);
+            assert_int_equal(
+                pthread_create(&threads[i], NULL, give_piece, &pieces[i]), 0);
         }
         for (unsigned i = 0; i < THREADS; i++) {
             assert_int_equal(pthread_join(threads[i], NULL), 0);
@@ -291,8 +292,8 @@ static void denormal_life(bool flush, char digest[GYRE_DIGEST_TEXT],
     gyre_store_options options = fault_options("auto");
     gyre_store_spec spec = {.size = sizeof(spec), .optimizer = "sgd"};
     gyre_error error = {GYRE_OK, ""};
-    gyre_tensor tensor = {.name = "w", .rank = 1, .shape = {ELEMENTS},
-                          .dtype = GYRE_F32};
+    gyre_tensor tensor = {
+        .name = "w", .rank = 1, .shape = {ELEMENTS}, .dtype = GYRE_F32};
     static float data[ELEMENTS];
     uint64_t state = 5;
     fault_place place;
@@ -311,14 +312,15 @@ static void denormal_life(bool flush, char digest[GYRE_DIGEST_TEXT],
         _mm_setcsr(modes | FLUSH_DENORMALS);
     context = unit_context(&memory);
     fault_ok(gyre_store_create(context, place.store, &spec, &options, &store,
-                               &error), &error);
+                               &error),
+             &error);
     for (uint64_t r = 1; r <= 3; r++)
         denormal_round(store, r * 100, flush);
     gyre_store_close(store);
     fault_ok(fault_open(context, &place, &options, &store, &error), &error);
     fault_ok(gyre_store_digest(store, digest, &error), &error);
-    fault_ok(gyre_store_read(store, 0, -1, 0, ELEMENTS, GYRE_F32, last,
-                             &error), &error);
+    fault_ok(gyre_store_read(store, 0, -1, 0, ELEMENTS, GYRE_F32, last, &error),
+             &error);
     gyre_store_close(store);
     gyre_context_destroy(context);
     if (flush)

@@ -64,8 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&bytes, data, GYRE_ST_HEAD);
     if (bytes > size - GYRE_ST_HEAD)
         bytes = size - GYRE_ST_HEAD;
-    status = gyre_st_parse(context, "fuzz", data + GYRE_ST_HEAD,
-                           (size_t)bytes, size, &st, &error);
+    status = gyre_st_parse(context, "fuzz", data + GYRE_ST_HEAD, (size_t)bytes,
+                           size, &st, &error);
     if (status != GYRE_OK) {
         insist(status == GYRE_FORMAT, "the status is not FORMAT");
         insist(strstr(error.text, "fuzz") != NULL, "the file is not named");
@@ -96,11 +96,38 @@ static uint64_t draw(void)
 
 /* Pieces that headers are made of, so that a mutation gets past the JSON. */
 static const char *const words[] = {
-    "\"dtype\":", "\"shape\":", "\"data_offsets\":", "[", "]", "{", "}", ",",
-    ":", "\"", "\"F32\"", "\"BF16\"", "\"U8\"", "\"a\"", "0", "1", "4",
-    "-1", "9223372036854775807", "4294967296", "18446744073709551615", "1e9",
-    "[0,4]", "[0,0]", "[]", "null", "true", "\"__metadata__\":{}", "\\u0000",
-    "\xff", "\xc3\xa9", "     ",
+    "\"dtype\":",
+    "\"shape\":",
+    "\"data_offsets\":",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "\"",
+    "\"F32\"",
+    "\"BF16\"",
+    "\"U8\"",
+    "\"a\"",
+    "0",
+    "1",
+    "4",
+    "-1",
+    "9223372036854775807",
+    "4294967296",
+    "18446744073709551615",
+    "1e9",
+    "[0,4]",
+    "[0,0]",
+    "[]",
+    "null",
+    "true",
+    "\"__metadata__\":{}",
+    "\\u0000",
+    "\xff",
+    "\xc3\xa9",
+    "     ",
 };
 
 static size_t insert(uint8_t *data, size_t size, size_t at, const void *what,

@@ -67,8 +67,13 @@ static int write_step(FILE *f, gpt *g, size_t batch, size_t length)
 {
     const gpt_config *c = gpt_configuration(g);
     const size_t n = batch * length;
-    const size_t header[] = {c->layers, c->heads, c->width,  c->context,
-                             batch,     length,   gpt_parameter_count(g)};
+    const size_t header[] = {c->layers,
+                             c->heads,
+                             c->width,
+                             c->context,
+                             batch,
+                             length,
+                             gpt_parameter_count(g)};
     int32_t *tokens = calloc(2 * n, sizeof *tokens);
     double loss;
     int bad = 0;
@@ -98,15 +103,20 @@ int main(int argc, char **argv)
     gpt *g;
 
     if (argc != 9) {
-        fprintf(stderr, "usage: %s FILE LAYERS HEADS WIDTH CONTEXT BATCH "
-                        "LENGTH SEED\n",
+        fprintf(stderr,
+                "usage: %s FILE LAYERS HEADS WIDTH CONTEXT BATCH "
+                "LENGTH SEED\n",
                 argv[0]);
         return 2;
     }
     for (int i = 0; i < 7; i++)
         v[i] = (size_t)strtoull(argv[i + 2], NULL, 10);
-    config = (gpt_config){.layers = v[0], .heads = v[1], .width = v[2],
-                          .context = v[3], .threads = 2, .seed = v[6]};
+    config = (gpt_config){.layers = v[0],
+                          .heads = v[1],
+                          .width = v[2],
+                          .context = v[3],
+                          .threads = 2,
+                          .seed = v[6]};
     g = gpt_create(&config, reason, sizeof reason);
     if (!g) {
         fprintf(stderr, "%s\n", reason);

@@ -63,8 +63,8 @@ static inline void job_read(job *j)
 
         if (strcmp(line, "go\n") == 0)
             return;
-        if (j->count < JOB_MAX && sscanf(line, "set %63s %lf",
-                                         j->names[j->count], &value) == 2) {
+        if (j->count < JOB_MAX &&
+            sscanf(line, "set %63s %lf", j->names[j->count], &value) == 2) {
             j->settings[j->count].name = j->names[j->count];
             j->settings[j->count++].value = value;
         } else if (j->varied < JOB_MAX &&

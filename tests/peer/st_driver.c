@@ -20,7 +20,9 @@ enum { TENSORS = 4, MOST = 6000 };
 static const gyre_tensor model[TENSORS] = {
     {.name = "layer.0/weight", .rank = 2, .shape = {60, 100}},
     {.name = "layer.0.bias \"\xc3\xa9\\", .rank = 1, .shape = {7}, .group = 1},
-    {.name = "frozen", .rank = 3, .shape = {2, 3, 5},
+    {.name = "frozen",
+     .rank = 3,
+     .shape = {2, 3, 5},
      .flags = GYRE_TENSOR_FROZEN},
     {.name = "scalar", .rank = 0},
 };
@@ -79,8 +81,10 @@ static gyre_store *make(gyre_context *context, const char *path)
 {
     static float values[TENSORS][MOST];
     gyre_tensor tensors[TENSORS];
-    gyre_store_spec spec = {.size = sizeof(spec), .tensors = tensors,
-                            .tensor_count = TENSORS, .device_count = 2,
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .tensors = tensors,
+                            .tensor_count = TENSORS,
+                            .device_count = 2,
                             .chunk_elements = 2048};
     gyre_store *store;
 

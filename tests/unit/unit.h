@@ -44,7 +44,7 @@ typedef struct unit_memory {
     uint64_t bytes;    /* now held */
     uint64_t blocks;
     uint64_t peak;
-    uint64_t wrong;    /* size or alignment unlike the one given before */
+    uint64_t wrong; /* size or alignment unlike the one given before */
 } unit_memory;
 
 /* Stands before each block, at its end nearest to the block. */
@@ -143,10 +143,10 @@ static inline void unit_memory_check(const unit_memory *memory)
 }
 
 /* The text of an error holds this; shows the text when not. */
-#define unit_assert_text(error, part)                                  \
-    do {                                                               \
-        if (strstr((error)->text, part) == NULL)                       \
-            fail_msg("\"%s\" is not in: %s", part, (error)->text);     \
+#define unit_assert_text(error, part)                              \
+    do {                                                           \
+        if (strstr((error)->text, part) == NULL)                   \
+            fail_msg("\"%s\" is not in: %s", part, (error)->text); \
     } while (0)
 
 #endif

@@ -6,31 +6,31 @@
  * b = momentum b + (1 - dampening) g.  averaging = ema: b = momentum b +
  * (1 - momentum) g from b = 0, the form that Smart-Infinity's kernel has.
  */
-#define GY_PARAMETERS(P)                                                      \
-    P(lr, GYRE_STEP, GYRE_FLOAT(1e-3, 0.0, GYRE_NO_LIMIT, "[)"),              \
-      "learning rate")                                                        \
-    P(momentum, GYRE_STEP, GYRE_FLOAT(0.0, 0.0, 1.0, "[]"),                   \
-      "part of the buffer that stays")                                        \
-    P(dampening, GYRE_STEP, GYRE_FLOAT(0.0, 0.0, 1.0, "[]"),                  \
-      "part of the gradient that does not enter the buffer")                  \
-    P(nesterov, GYRE_STEP, GYRE_SWITCH(0), "look ahead along the buffer")     \
-    P(weight_decay, GYRE_STEP, GYRE_FLOAT(0.0, 0.0, GYRE_NO_LIMIT, "[)"),     \
-      "times the parameter, added to the gradient")                           \
-    P(maximize, GYRE_STEP, GYRE_SWITCH(0), "climb instead of descend")        \
-    P(averaging, GYRE_STEP, GYRE_CHOICE(0, "torch|ema"),                      \
+#define GY_PARAMETERS(P)                                                  \
+    P(lr, GYRE_STEP, GYRE_FLOAT(1e-3, 0.0, GYRE_NO_LIMIT, "[)"),          \
+      "learning rate")                                                    \
+    P(momentum, GYRE_STEP, GYRE_FLOAT(0.0, 0.0, 1.0, "[]"),               \
+      "part of the buffer that stays")                                    \
+    P(dampening, GYRE_STEP, GYRE_FLOAT(0.0, 0.0, 1.0, "[]"),              \
+      "part of the gradient that does not enter the buffer")              \
+    P(nesterov, GYRE_STEP, GYRE_SWITCH(0), "look ahead along the buffer") \
+    P(weight_decay, GYRE_STEP, GYRE_FLOAT(0.0, 0.0, GYRE_NO_LIMIT, "[)"), \
+      "times the parameter, added to the gradient")                       \
+    P(maximize, GYRE_STEP, GYRE_SWITCH(0), "climb instead of descend")    \
+    P(averaging, GYRE_STEP, GYRE_CHOICE(0, "torch|ema"),                  \
       "buffer as PyTorch has it, or an exponential mean from zero")
 #define GY_SLOTS(S) S(momentum_buffer, 0.0, NULL)
-#define GY_SCALARS(S)                                                         \
-    S(direction)                                                              \
-    S(weight_decay)                                                           \
-    S(keep)                                                                   \
-    S(take)                                                                   \
-    S(pull)                                                                   \
-    S(own)                                                                    \
+#define GY_SCALARS(S) \
+    S(direction)      \
+    S(weight_decay)   \
+    S(keep)           \
+    S(take)           \
+    S(pull)           \
+    S(own)            \
     S(lr)
 #define GY_SWITCHES(S) S(GY_MOMENTUM)
-#define GY_VARIANTS(V)                                                        \
-    V(plain, 0, 0)                                                            \
+#define GY_VARIANTS(V) \
+    V(plain, 0, 0)     \
     V(momentum, GY_ALL, GY_ON(GY_MOMENTUM))
 #include <gyre/plugin.h>
 

@@ -26,8 +26,8 @@ typedef struct gyre_context gyre_context;
  * never resized.  Called from any thread.
  */
 typedef struct gyre_allocator {
-    void *(*resize)(void *user, void *block, size_t old_bytes,
-                    size_t new_bytes, size_t align);
+    void *(*resize)(void *user, void *block, size_t old_bytes, size_t new_bytes,
+                    size_t align);
     void *user;
 } gyre_allocator;
 
@@ -46,14 +46,14 @@ typedef void (*gyre_log_function)(void *user, gyre_log_level level,
  * Copied: nothing here needs to outlive the call, but for `user` pointers.
  */
 typedef struct gyre_context_options {
-    size_t size;               /* sizeof(gyre_context_options) */
-    gyre_allocator allocator;  /* resize NULL: the C library's */
-    gyre_log_function log;     /* NULL: silence */
+    size_t size;              /* sizeof(gyre_context_options) */
+    gyre_allocator allocator; /* resize NULL: the C library's */
+    gyre_log_function log;    /* NULL: silence */
     void *log_user;
-    const char *plugin_path;   /* ':'-separated, searched first; or NULL */
+    const char *plugin_path;     /* ':'-separated, searched first; or NULL */
     const char *instruction_set; /* "scalar", "avx2", "avx512", NULL: best, or
                                     GYRE_ISA when that is set */
-    uint32_t trace_records;    /* per thread; 0: no trace */
+    uint32_t trace_records;      /* per thread; 0: no trace */
 } gyre_context_options;
 
 /*

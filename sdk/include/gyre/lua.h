@@ -28,13 +28,13 @@
 #define GYRE_LUA_ARRAY "gyre.array"
 
 typedef struct gyre_lua_array {
-    size_t size;     /* sizeof(gyre_lua_array) */
-    void *data;      /* contiguous; NULL once the owner has freed it */
-    uint64_t n;      /* elements */
-    int32_t dtype;   /* gyre_dtype */
-    int32_t pins;    /* holders that may touch data between calls, as a store
-                        does with what is bound to it; while it is not 0 the
-                        owner keeps the memory, closed or not */
+    size_t size;   /* sizeof(gyre_lua_array) */
+    void *data;    /* contiguous; NULL once the owner has freed it */
+    uint64_t n;    /* elements */
+    int32_t dtype; /* gyre_dtype */
+    int32_t pins;  /* holders that may touch data between calls, as a store
+                      does with what is bound to it; while it is not 0 the
+                      owner keeps the memory, closed or not */
 } gyre_lua_array;
 
 #if defined(lua_h) && defined(lauxlib_h)
@@ -119,17 +119,25 @@ static inline void gyre_lua_array_push(lua_State *L, const gyre_lua_array *a,
                                        uint64_t i)
 {
     switch (a->dtype) {
-    case 0: lua_pushnumber(L, ((const float *)a->data)[i]); return;
-    case 1: lua_pushnumber(L, ((const double *)a->data)[i]); return;
+    case 0:
+        lua_pushnumber(L, ((const float *)a->data)[i]);
+        return;
+    case 1:
+        lua_pushnumber(L, ((const double *)a->data)[i]);
+        return;
     case 2:
         lua_pushnumber(L, gyre_lua_bits_f32(
-            (uint32_t)((const uint16_t *)a->data)[i] << 16));
+                              (uint32_t)((const uint16_t *)a->data)[i] << 16));
         return;
     case 3:
         lua_pushnumber(L, gyre_lua_f16_to_f32(((const uint16_t *)a->data)[i]));
         return;
-    case 4: lua_pushinteger(L, ((const int32_t *)a->data)[i]); return;
-    default: lua_pushinteger(L, ((const uint8_t *)a->data)[i]); return;
+    case 4:
+        lua_pushinteger(L, ((const int32_t *)a->data)[i]);
+        return;
+    default:
+        lua_pushinteger(L, ((const uint8_t *)a->data)[i]);
+        return;
     }
 }
 
@@ -152,8 +160,12 @@ static inline void gyre_lua_array_put(lua_State *L, gyre_lua_array *a,
     }
     lua_Number x = luaL_checknumber(L, arg);
     switch (a->dtype) {
-    case 0: ((float *)a->data)[i] = (float)x; return;
-    case 1: ((double *)a->data)[i] = x; return;
+    case 0:
+        ((float *)a->data)[i] = (float)x;
+        return;
+    case 1:
+        ((double *)a->data)[i] = x;
+        return;
     case 2:
         ((uint16_t *)a->data)[i] = gyre_lua_f32_to_bf16((float)x);
         return;
@@ -189,8 +201,7 @@ static inline int gyre_lua_array_index(lua_State *L)
             gyre_lua_array_push(L, a, (uint64_t)i - 1);
         return 1;
     }
-    gyre_lua_array *a =
-        (gyre_lua_array *)luaL_checkudata(L, 1, GYRE_LUA_ARRAY);
+    gyre_lua_array *a = (gyre_lua_array *)luaL_checkudata(L, 1, GYRE_LUA_ARRAY);
     const char *key = luaL_checkstring(L, 2);
 
     if (strcmp(key, "dtype") == 0) {
@@ -217,8 +228,7 @@ static inline int gyre_lua_array_newindex(lua_State *L)
 
 static inline int gyre_lua_array_len(lua_State *L)
 {
-    gyre_lua_array *a =
-        (gyre_lua_array *)luaL_checkudata(L, 1, GYRE_LUA_ARRAY);
+    gyre_lua_array *a = (gyre_lua_array *)luaL_checkudata(L, 1, GYRE_LUA_ARRAY);
 
     lua_pushinteger(L, (lua_Integer)a->n);
     return 1;
@@ -226,8 +236,7 @@ static inline int gyre_lua_array_len(lua_State *L)
 
 static inline int gyre_lua_array_tostring(lua_State *L)
 {
-    gyre_lua_array *a =
-        (gyre_lua_array *)luaL_checkudata(L, 1, GYRE_LUA_ARRAY);
+    gyre_lua_array *a = (gyre_lua_array *)luaL_checkudata(L, 1, GYRE_LUA_ARRAY);
 
     lua_pushfstring(L, "gyre.array %s[%I]%s", gyre_lua_dtype_name(a->dtype),
                     (LUAI_UACINT)a->n,
@@ -264,13 +273,11 @@ static inline void gyre_lua_array_metatable(lua_State *L)
  * closing it leaves pinned ones to its __gc and sets `data` of the others to
  * NULL.
  */
-static inline gyre_lua_array *gyre_lua_push_array(lua_State *L, int owner,
-                                                  int dtype, void *data,
-                                                  uint64_t n)
+static inline gyre_lua_array *
+gyre_lua_push_array(lua_State *L, int owner, int dtype, void *data, uint64_t n)
 {
     owner = lua_absindex(L, owner);
-    gyre_lua_array *a =
-        (gyre_lua_array *)lua_newuserdatauv(L, sizeof(*a), 1);
+    gyre_lua_array *a = (gyre_lua_array *)lua_newuserdatauv(L, sizeof(*a), 1);
     a->size = sizeof(*a);
     a->data = data;
     a->n = n;

@@ -47,18 +47,15 @@ GYRE_API gyre_status gyre_plugin_add(gyre_context *context,
 /* Call `each` for every library that the module file asks for, without opening
  * it as a module; `allowed` is 0 for one that a plugin must not link to.
  * `each` returns nonzero to stop.  Errors: PLUGIN_OPEN.  Any thread. */
-GYRE_API gyre_status gyre_plugin_needs(const char *path,
-                                       int (*each)(void *user,
-                                                   const char *library,
-                                                   int allowed),
-                                       void *user, gyre_error *error);
+GYRE_API gyre_status gyre_plugin_needs(
+    const char *path, int (*each)(void *user, const char *library, int allowed),
+    void *user, gyre_error *error);
 
 /* Find by kind ("gyre.optimizer/1") and name; searches the path when needed.
  * Errors: NOT_FOUND (lists what there is and where it looked), and those of
  * gyre_plugin_load.  The result lives as long as the context.  Any thread. */
 GYRE_API gyre_status gyre_plugin_find(gyre_context *context, const char *kind,
-                                      const char *name,
-                                      const gyre_plugin **out,
+                                      const char *name, const gyre_plugin **out,
                                       gyre_error *error);
 
 /* Call `each` for every plugin that can be found, by kind, then name.  `path`

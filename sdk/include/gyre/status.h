@@ -27,37 +27,37 @@ extern "C" {
  * One table, grouped by what broke.  Numbers are stable; new ones are appended
  * to their group.
  */
-#define GYRE_STATUS_MAP(X)                                                    \
-    X(OK, 0, "success")                                                       \
-    /* the caller */                                                          \
-    X(INVALID, 10, "invalid argument")                                        \
-    X(RANGE, 11, "value out of range")                                        \
-    X(STATE, 12, "not allowed in this state")                                 \
-    X(NOT_FOUND, 13, "not found")                                             \
-    X(EXISTS, 14, "exists already")                                           \
-    X(DUPLICATE, 15, "given twice")                                           \
-    X(MISSING, 16, "not given")                                               \
-    X(UNSUPPORTED, 17, "not supported here")                                  \
-    X(STOPPED, 18, "stopped by the caller")                                   \
-    /* the machine */                                                         \
-    X(NO_MEMORY, 30, "out of memory")                                         \
-    X(NO_SPACE, 31, "no space on device")                                     \
-    X(IO, 32, "input/output error")                                           \
-    X(BUSY, 33, "in use by another process")                                  \
-    X(PERMISSION, 34, "permission denied")                                    \
-    X(SYSTEM, 35, "system call failed")                                       \
-    /* the store */                                                           \
-    X(FORMAT, 50, "not in a known format")                                    \
-    X(CORRUPT, 51, "data do not match their checksum")                        \
-    X(DIRTY, 52, "left dirty by an interrupted in-place round")               \
-    X(ROLLED_BACK, 53, "rolled back to the last commit")                      \
-    X(LAYOUT, 54, "layout differs from the one on disk")                      \
-    /* a plugin */                                                            \
-    X(PLUGIN_OPEN, 70, "plugin cannot be opened")                             \
-    X(PLUGIN_ABI, 71, "plugin of another ABI")                                \
-    X(PLUGIN_BAD, 72, "plugin breaks its contract")                           \
-    X(PARAMETER, 73, "no such parameter or bad value")                        \
-    /* Gyre itself */                                                         \
+#define GYRE_STATUS_MAP(X)                                      \
+    X(OK, 0, "success")                                         \
+    /* the caller */                                            \
+    X(INVALID, 10, "invalid argument")                          \
+    X(RANGE, 11, "value out of range")                          \
+    X(STATE, 12, "not allowed in this state")                   \
+    X(NOT_FOUND, 13, "not found")                               \
+    X(EXISTS, 14, "exists already")                             \
+    X(DUPLICATE, 15, "given twice")                             \
+    X(MISSING, 16, "not given")                                 \
+    X(UNSUPPORTED, 17, "not supported here")                    \
+    X(STOPPED, 18, "stopped by the caller")                     \
+    /* the machine */                                           \
+    X(NO_MEMORY, 30, "out of memory")                           \
+    X(NO_SPACE, 31, "no space on device")                       \
+    X(IO, 32, "input/output error")                             \
+    X(BUSY, 33, "in use by another process")                    \
+    X(PERMISSION, 34, "permission denied")                      \
+    X(SYSTEM, 35, "system call failed")                         \
+    /* the store */                                             \
+    X(FORMAT, 50, "not in a known format")                      \
+    X(CORRUPT, 51, "data do not match their checksum")          \
+    X(DIRTY, 52, "left dirty by an interrupted in-place round") \
+    X(ROLLED_BACK, 53, "rolled back to the last commit")        \
+    X(LAYOUT, 54, "layout differs from the one on disk")        \
+    /* a plugin */                                              \
+    X(PLUGIN_OPEN, 70, "plugin cannot be opened")               \
+    X(PLUGIN_ABI, 71, "plugin of another ABI")                  \
+    X(PLUGIN_BAD, 72, "plugin breaks its contract")             \
+    X(PARAMETER, 73, "no such parameter or bad value")          \
+    /* Gyre itself */                                           \
     X(INTERNAL, 99, "internal fault")
 
 typedef enum gyre_status {

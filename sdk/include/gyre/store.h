@@ -33,8 +33,8 @@ typedef struct gyre_round gyre_round;
 enum {
     GYRE_MAX_RANK = 8,
     GYRE_MAX_DEVICES = 64,
-    GYRE_GRAIN = 1024,     /* elements; every tensor starts on one */
-    GYRE_DIGEST_TEXT = 33  /* 32 hexadecimal digits and NUL */
+    GYRE_GRAIN = 1024,    /* elements; every tensor starts on one */
+    GYRE_DIGEST_TEXT = 33 /* 32 hexadecimal digits and NUL */
 };
 
 /* ---- making and opening ---------------------------------------------- */
@@ -44,13 +44,13 @@ enum {
 };
 
 typedef struct gyre_tensor {
-    const char *name;   /* unique, not empty, UTF-8 */
-    uint32_t rank;      /* 0: one element */
-    uint32_t group;     /* parameter group, counted from 0 */
+    const char *name; /* unique, not empty, UTF-8 */
+    uint32_t rank;    /* 0: one element */
+    uint32_t group;   /* parameter group, counted from 0 */
     uint32_t flags;
     uint64_t shape[GYRE_MAX_RANK]; /* a 0 makes an empty tensor */
-    gyre_dtype dtype;   /* of `data`: F32, F64, BF16 or F16 */
-    const void *data;   /* initial values, contiguous; NULL: zeros */
+    gyre_dtype dtype;              /* of `data`: F32, F64, BF16 or F16 */
+    const void *data;              /* initial values, contiguous; NULL: zeros */
 } gyre_tensor;
 
 /* What is fixed when a store is made.  Zero it, set `size`. */
@@ -58,37 +58,37 @@ typedef struct gyre_store_spec {
     size_t size;
     const gyre_tensor *tensors;
     size_t tensor_count;
-    const char *optimizer;         /* plugin name; NULL: "adamw" */
-    const gyre_setting *settings;  /* structural ones, and step defaults */
+    const char *optimizer;        /* plugin name; NULL: "adamw" */
+    const gyre_setting *settings; /* structural ones, and step defaults */
     size_t setting_count;
-    const char *const *devices;    /* directories or block files; NULL: the
-                                      store's own directory */
-    const double *weights;         /* share of each device; NULL: equal */
-    size_t device_count;           /* 0: 1 */
-    uint64_t chunk_elements;       /* multiple of GYRE_GRAIN; 0: chosen */
-    uint64_t blob_bytes;           /* room for the user's blob; 0: 64 KiB */
-    int in_place;                  /* one version on disk: half the space, but
-                                      a crash inside a round loses the store */
+    const char *const *devices; /* directories or block files; NULL: the
+                                   store's own directory */
+    const double *weights;      /* share of each device; NULL: equal */
+    size_t device_count;        /* 0: 1 */
+    uint64_t chunk_elements;    /* multiple of GYRE_GRAIN; 0: chosen */
+    uint64_t blob_bytes;        /* room for the user's blob; 0: 64 KiB */
+    int in_place;               /* one version on disk: half the space, but
+                                   a crash inside a round loses the store */
 } gyre_store_spec;
 
 /* What may differ at each opening.  Zero it, set `size`. */
 typedef struct gyre_store_options {
     size_t size;
-    const char *io;          /* engine: "auto" (default), "uring", "posix",
-                                "faulty:..." */
-    uint32_t buffers;        /* chunk buffers per device; 0: 4, at least 2 */
-    uint32_t commit_every;   /* rounds per commit; 0: 1 */
-    int fast;                /* open without verifying every chunk */
-    int read_only;           /* no rounds, nothing is written */
-    int no_read_check;       /* do not verify chunks as rounds read them */
-    uint64_t lock_wait_ns;   /* for I/O of a dead owner to end; 0: 120 s */
-    uint64_t memory_limit;   /* refuse to start above it; 0: none */
+    const char *io;             /* engine: "auto" (default), "uring", "posix",
+                                   "faulty:..." */
+    uint32_t buffers;           /* chunk buffers per device; 0: 4, at least 2 */
+    uint32_t commit_every;      /* rounds per commit; 0: 1 */
+    int fast;                   /* open without verifying every chunk */
+    int read_only;              /* no rounds, nothing is written */
+    int no_read_check;          /* do not verify chunks as rounds read them */
+    uint64_t lock_wait_ns;      /* for I/O of a dead owner to end; 0: 120 s */
+    uint64_t memory_limit;      /* refuse to start above it; 0: none */
     const char *const *devices; /* if not NULL, the list that must match what
                                    is on disk: place by place, in order, by
                                    whatever name */
-    size_t device_count;     /* if not 0 (1 with a list), must match (LAYOUT
-                                says how to reshard) */
-    void *recorder;          /* tests only: gyre_io_recorder of the library */
+    size_t device_count;        /* if not 0 (1 with a list), must match (LAYOUT
+                                   says how to reshard) */
+    void *recorder; /* tests only: gyre_io_recorder of the library */
 } gyre_store_options;
 
 /*
@@ -123,14 +123,14 @@ GYRE_API void gyre_store_close(gyre_store *store);
 
 typedef struct gyre_store_info {
     size_t size;
-    uint64_t round;        /* attempts, committed or not */
-    uint64_t step;         /* t: applied steps */
-    uint64_t commit;       /* number of the last commit */
+    uint64_t round;  /* attempts, committed or not */
+    uint64_t step;   /* t: applied steps */
+    uint64_t commit; /* number of the last commit */
     uint64_t committed_round;
     uint64_t committed_step;
     uint64_t generation;
     uint64_t tensors;
-    uint64_t elements;     /* without padding */
+    uint64_t elements; /* without padding */
     uint64_t chunks;
     uint64_t chunk_elements;
     uint64_t padding_bytes; /* declared: grains and labels, one version */
@@ -138,16 +138,16 @@ typedef struct gyre_store_info {
     uint64_t blob_capacity;
     uint32_t devices;
     uint32_t groups;
-    uint32_t slots;        /* state slots per element */
+    uint32_t slots; /* state slots per element */
     int in_place;
-    int whole;             /* 0 after a salvage */
-    int fell_back;         /* opened at the commit before the newest */
-    const char *uuid;      /* strings live as long as the store */
+    int whole;        /* 0 after a salvage */
+    int fell_back;    /* opened at the commit before the newest */
+    const char *uuid; /* strings live as long as the store */
     const char *path;
     const char *optimizer;
     const char *optimizer_version;
     const char *variant;
-    const char *io;        /* engine in use */
+    const char *io; /* engine in use */
     double loss_scale;
 } gyre_store_info;
 
@@ -184,8 +184,8 @@ GYRE_API gyre_status gyre_store_digest(gyre_store *store,
  * or a state slot, as dtype.  Chunks are verified.  STATE while a round is
  * open.
  */
-GYRE_API gyre_status gyre_store_read(gyre_store *store, size_t tensor,
-                                     int slot, uint64_t first, uint64_t count,
+GYRE_API gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
+                                     uint64_t first, uint64_t count,
                                      gyre_dtype dtype, void *data,
                                      gyre_error *error);
 
@@ -206,27 +206,27 @@ GYRE_API gyre_status gyre_store_pull(gyre_store *store, gyre_error *error);
 /* ---- the round ------------------------------------------------------- */
 
 typedef struct gyre_group {
-    const gyre_setting *settings;  /* over the defaults kept in the store */
+    const gyre_setting *settings; /* over the defaults kept in the store */
     size_t count;
 } gyre_group;
 
 /* Zero it, set `size`. */
 typedef struct gyre_round_options {
     size_t size;
-    const gyre_group *groups;  /* per parameter group; NULL: defaults */
-    size_t group_count;        /* 0, or the store's number of groups */
-    double loss_scale;         /* S, a power of two; 0: 1, or the store's when
-                                  dynamic_scale (no other is taken then) */
-    uint32_t micro_batches;    /* M; 0: 1 */
-    double denominator;        /* D: gradients are sums to be divided by it;
-                                  0: 1 */
-    double clip;               /* limit c of the global norm; 0: none */
-    int early;                 /* update chunks as soon as their gradients are
-                                  there; needs clip 0, and not in place */
-    int dynamic_scale;         /* S is the store's (info's loss_scale): it
-                                  doubles after 1,000 good rounds and halves
-                                  when one is skipped, though the first of such
-                                  skips is tolerated; at least 1 */
+    const gyre_group *groups; /* per parameter group; NULL: defaults */
+    size_t group_count;       /* 0, or the store's number of groups */
+    double loss_scale;        /* S, a power of two; 0: 1, or the store's when
+                                 dynamic_scale (no other is taken then) */
+    uint32_t micro_batches;   /* M; 0: 1 */
+    double denominator;       /* D: gradients are sums to be divided by it;
+                                 0: 1 */
+    double clip;              /* limit c of the global norm; 0: none */
+    int early;                /* update chunks as soon as their gradients are
+                                 there; needs clip 0, and not in place */
+    int dynamic_scale;        /* S is the store's (info's loss_scale): it
+                                 doubles after 1,000 good rounds and halves
+                                 when one is skipped, though the first of such
+                                 skips is tolerated; at least 1 */
 } gyre_round_options;
 
 /*
@@ -239,7 +239,7 @@ typedef enum gyre_memory_kind { GYRE_HOST_MEMORY = 0 } gyre_memory_kind;
 typedef struct gyre_gradient {
     gyre_memory_kind kind;
     int32_t device;
-    gyre_dtype dtype;          /* F32, F64, BF16 or F16 */
+    gyre_dtype dtype; /* F32, F64, BF16 or F16 */
     int64_t stride;
     const void *data;
 } gyre_gradient;
@@ -279,23 +279,23 @@ GYRE_API gyre_status gyre_round_next(gyre_round *round, gyre_error *error);
 typedef struct gyre_round_report {
     size_t size;
     uint64_t round;
-    uint64_t step;          /* t after this round */
-    int skipped;            /* gradients not finite: nothing was changed */
+    uint64_t step; /* t after this round */
+    int skipped;   /* gradients not finite: nothing was changed */
     int committed;
-    double norm;            /* before clip; NaN or infinity when skipped */
-    double norm_clipped;    /* after clip */
+    double norm;             /* before clip; NaN or infinity when skipped */
+    double norm_clipped;     /* after clip */
     double clip_coefficient; /* k, 1 when nothing was clipped */
-    double loss_scale;      /* of this round */
-    const char *nonfinite;  /* first tensor with NaN or infinity; or NULL */
+    double loss_scale;       /* of this round */
+    const char *nonfinite;   /* first tensor with NaN or infinity; or NULL */
     uint64_t nonfinite_tensors;
-    uint64_t gradient_bytes;    /* host link, down */
-    uint64_t parameter_bytes;   /* host link, up, in the dtype returned */
-    uint64_t read_bytes;        /* device reads: parameters and slots */
-    uint64_t write_bytes;       /* device writes: parameters and slots */
-    uint64_t padding_bytes;     /* device traffic of grains and labels */
-    uint64_t commit_bytes;      /* device writes: record, table, blob */
-    uint64_t store_ns;          /* from the first chunk's read to the end */
-    uint64_t exposed_ns;        /* of it, the caller waited inside Gyre */
+    uint64_t gradient_bytes;  /* host link, down */
+    uint64_t parameter_bytes; /* host link, up, in the dtype returned */
+    uint64_t read_bytes;      /* device reads: parameters and slots */
+    uint64_t write_bytes;     /* device writes: parameters and slots */
+    uint64_t padding_bytes;   /* device traffic of grains and labels */
+    uint64_t commit_bytes;    /* device writes: record, table, blob */
+    uint64_t store_ns;        /* from the first chunk's read to the end */
+    uint64_t exposed_ns;      /* of it, the caller waited inside Gyre */
 } gyre_round_report;
 
 /*
@@ -342,15 +342,15 @@ GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
  * allocated. */
 typedef struct gyre_store_plan {
     size_t size;
-    uint64_t buffer_bytes;    /* recycled chunk buffers, all devices, and one
-                                 for gyre_store_read */
-    uint64_t gradient_bytes;  /* held gradients */
-    uint64_t leaf_bytes;      /* norm partials and piece counters, or leaves of
-                                 a digest */
-    uint64_t table_bytes;     /* chunk and tensor tables, commit image */
-    uint64_t other_bytes;     /* worker stacks, queues, fixed parts */
+    uint64_t buffer_bytes;   /* recycled chunk buffers, all devices, and one
+                                for gyre_store_read */
+    uint64_t gradient_bytes; /* held gradients */
+    uint64_t leaf_bytes;     /* norm partials and piece counters, or leaves of
+                                a digest */
+    uint64_t table_bytes;    /* chunk and tensor tables, commit image */
+    uint64_t other_bytes;    /* worker stacks, queues, fixed parts */
     uint64_t total_bytes;
-    uint64_t disk_bytes;      /* reserved, all devices */
+    uint64_t disk_bytes; /* reserved, all devices */
     uint64_t chunks;
     uint64_t chunk_elements;
     uint64_t read_bytes_per_step;
@@ -371,32 +371,32 @@ GYRE_API gyre_status gyre_store_make_plan(gyre_context *context,
 typedef int (*gyre_progress)(void *user, uint64_t done, uint64_t total);
 
 typedef struct gyre_fsck_problem {
-    const char *device;     /* path of the device file */
-    uint64_t chunk;         /* UINT64_MAX: of no chunk */
-    const char *what;       /* of a chunk: "stale", "flipped", "foreign",
-                               "misplaced", "torn", "truncated", "unreadable",
-                               "label" (data whole); else "superblock",
-                               "manifest", "record", "truncated", "dirty" */
-    const char *text;       /* the whole finding, with the tensor range */
+    const char *device; /* path of the device file */
+    uint64_t chunk;     /* UINT64_MAX: of no chunk */
+    const char *what;   /* of a chunk: "stale", "flipped", "foreign",
+                           "misplaced", "torn", "truncated", "unreadable",
+                           "label" (data whole); else "superblock",
+                           "manifest", "record", "truncated", "dirty" */
+    const char *text;   /* the whole finding, with the tensor range */
 } gyre_fsck_problem;
 
 typedef struct gyre_fsck_report {
     size_t size;
-    uint64_t chunks;        /* checked */
+    uint64_t chunks; /* checked */
     uint64_t problems;
-    uint64_t step;          /* of the commit checked */
-    int previous_whole;     /* the newest commit is not whole and the one before
-                               is: repair will roll back */
+    uint64_t step;      /* of the commit checked */
+    int previous_whole; /* the newest commit is not whole and the one before
+                           is: repair will roll back */
     int repaired;
     int salvaged;
 } gyre_fsck_report;
 
 enum {
-    GYRE_FSCK_REPAIR = 1,   /* roll back to the commit before, if whole; of a
-                               whole store rewrite damaged copies */
-    GYRE_FSCK_SALVAGE = 2   /* where that was not possible: accept bad chunks as
-                               they are, mark the store (info.whole 0) and list
-                               their ranges in salvaged.json */
+    GYRE_FSCK_REPAIR = 1, /* roll back to the commit before, if whole; of a
+                             whole store rewrite damaged copies */
+    GYRE_FSCK_SALVAGE = 2 /* where that was not possible: accept bad chunks as
+                             they are, mark the store (info.whole 0) and list
+                             their ranges in salvaged.json */
 };
 
 /*
@@ -405,13 +405,10 @@ enum {
  * those that keep it from looking (NOT_FOUND, BUSY, NO_MEMORY) or from mending
  * (IO: a commit record, or a chunk to be salvaged, cannot be read).
  */
-GYRE_API gyre_status gyre_store_fsck(gyre_context *context, const char *path,
-                                     const gyre_store_options *options,
-                                     unsigned flags,
-                                     void (*each)(void *user,
-                                                  const gyre_fsck_problem *),
-                                     void *user, gyre_fsck_report *report,
-                                     gyre_error *error);
+GYRE_API gyre_status gyre_store_fsck(
+    gyre_context *context, const char *path, const gyre_store_options *options,
+    unsigned flags, void (*each)(void *user, const gyre_fsck_problem *),
+    void *user, gyre_fsck_report *report, gyre_error *error);
 
 /*
  * Write parameters under their names, and unless `parameters_only` each state
@@ -429,8 +426,8 @@ GYRE_API gyre_status gyre_store_export(gyre_store *store, const char *file,
  * Take parameters (and slots, where the file has them) by name from a
  * safetensors file, f32, f64, bf16 or f16, into a closed store, as a new
  * generation: a crash leaves the old or the new one.  A tensor of the file
- * that the store lacks (NOT_FOUND), or another shape (INVALID), is an error; one
- * that the file lacks stays as it is.  NaN is taken, and told to the log.
+ * that the store lacks (NOT_FOUND), or another shape (INVALID), is an error;
+ * one that the file lacks stays as it is.  NaN is taken, and told to the log.
  *
  * A step belongs to the state: from the metadata a tensor takes its step when
  * the file has all its slots, and the store takes its own when all tensors do.
@@ -451,8 +448,7 @@ GYRE_API gyre_status gyre_store_import(gyre_context *context, const char *path,
  * goes on bit-equal.  On any error or crash before the end the old generation
  * stands and nothing of the new one stays.
  */
-GYRE_API gyre_status gyre_store_reshard(gyre_context *context,
-                                        const char *path,
+GYRE_API gyre_status gyre_store_reshard(gyre_context *context, const char *path,
                                         const gyre_store_spec *spec,
                                         const gyre_store_options *options,
                                         gyre_progress progress, void *user,

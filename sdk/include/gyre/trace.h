@@ -98,8 +98,7 @@ GYRE_API double gyre_trace_cost(gyre_context *context);
  * and those of the file system.  Any thread.
  */
 GYRE_API gyre_status gyre_trace_write_json(gyre_context *context,
-                                           const char *path,
-                                           gyre_error *error);
+                                           const char *path, gyre_error *error);
 
 #ifdef __cplusplus
 }

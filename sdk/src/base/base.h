@@ -21,8 +21,8 @@
 
 /* Write status and text (cut at the size); returns `status`.  error may be
  * NULL. */
-gyre_status gyre_fail(gyre_error *error, gyre_status status,
-                      const char *format, ...) GYRE_PRINTF(3, 4);
+gyre_status gyre_fail(gyre_error *error, gyre_status status, const char *format,
+                      ...) GYRE_PRINTF(3, 4);
 /* Put "prefix: " before the text that is there; returns error's status. */
 gyre_status gyre_fail_prefix(gyre_error *error, gyre_status status,
                              const char *format, ...) GYRE_PRINTF(3, 4);
@@ -95,8 +95,8 @@ uint32_t gyre_context_trace_records(const gyre_context *context);
  * public ones take the best that the machine has. */
 int gyre_to_f32_with(gyre_isa isa, gyre_dtype from, const void *src,
                      size_t stride, float *dst, size_t n);
-int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src,
-                       void *dst, size_t n);
+int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src, void *dst,
+                       size_t n);
 
 /* ---- floating point -------------------------------------------------- */
 
@@ -106,7 +106,9 @@ int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src,
  * to every thread it starts, so each worker and entry point that does
  * arithmetic brackets itself with these.
  */
-typedef struct gyre_fp { uint32_t word; } gyre_fp;
+typedef struct gyre_fp {
+    uint32_t word;
+} gyre_fp;
 gyre_fp gyre_fp_pin(void);
 void gyre_fp_restore(gyre_fp saved);
 

@@ -103,8 +103,7 @@ static gyre_status read_options(const gyre_context_options *given,
                              "%s of the library knows only %zu bytes",
                              i, gyre_version(), sizeof(*out));
     }
-    memcpy(out, given,
-           given->size < sizeof(*out) ? given->size : sizeof(*out));
+    memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
     return GYRE_OK;
 }
 
@@ -153,8 +152,8 @@ gyre_status gyre_context_create(const gyre_context_options *options,
 free_path:
     gyre_free_text(context, context->plugin_path);
 free_context:
-    chosen.allocator.resize(chosen.allocator.user, context, sizeof(*context),
-                            0, 16);
+    chosen.allocator.resize(chosen.allocator.user, context, sizeof(*context), 0,
+                            16);
 no_memory:
     return gyre_fail(error, GYRE_NO_MEMORY,
                      "context: the allocator refused %zu bytes",

@@ -17,9 +17,8 @@ static const struct {
     const char *name;
     size_t bytes;
 } table[] = {
-    [GYRE_F32] = {"f32", 4},   [GYRE_F64] = {"f64", 8},
-    [GYRE_BF16] = {"bf16", 2}, [GYRE_F16] = {"f16", 2},
-    [GYRE_I32] = {"i32", 4},   [GYRE_U8] = {"u8", 1},
+    [GYRE_F32] = {"f32", 4}, [GYRE_F64] = {"f64", 8}, [GYRE_BF16] = {"bf16", 2},
+    [GYRE_F16] = {"f16", 2}, [GYRE_I32] = {"i32", 4}, [GYRE_U8] = {"u8", 1},
 };
 
 enum { TABLE_COUNT = sizeof(table) / sizeof(table[0]) };
@@ -98,8 +97,8 @@ static inline float from_f16(uint16_t h)
     uint32_t normal = rest + (112u << 23);
     uint32_t top = 0u - (rest >= (31u << 23));
     uint32_t low = 0u - (rest < (1u << 23));
-    uint32_t small = bits_of(float_of(rest + (113u << 23)) -
-                             float_of(113u << 23));
+    uint32_t small =
+        bits_of(float_of(rest + (113u << 23)) - float_of(113u << 23));
 
     normal += top & (112u << 23);
     return float_of((((normal & ~low) | (small & low))) | sign);
@@ -115,8 +114,8 @@ static inline uint16_t to_f16(float x)
     uint32_t u = bits_of(x);
     uint32_t sign = (u >> 16) & 0x8000u;
     uint32_t rest = u & 0x7fffffffu;
-    uint32_t normal = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1u)) >>
-                      13;
+    uint32_t normal =
+        (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1u)) >> 13;
     uint32_t small = bits_of(float_of(rest) + 0.5f) - bits_of(0.5f);
     uint32_t is_small = 0u - (rest < (113u << 23));
     uint32_t is_large = 0u - (rest >= 0x477ff000u); /* 65520 */
@@ -162,42 +161,42 @@ typedef struct loop_table {
 } loop_table;
 
 /* Contiguous first: with a stride the compiler gathers one by one. */
-#define LOOP_TO(set, target, convert, type)                                   \
+#define LOOP_TO(set, target, convert, type)                                    \
     target static void loop_##convert##_##set(const void *from, size_t stride, \
-                                              float *restrict dst, size_t n)  \
-    {                                                                         \
-        const type *restrict src = from;                                      \
-        if (stride == 1) {                                                    \
-            for (size_t i = 0; i < n; i++)                                    \
-                dst[i] = convert(src[i]);                                     \
-        } else {                                                              \
-            for (size_t i = 0; i < n; i++)                                    \
-                dst[i] = convert(src[i * stride]);                            \
-        }                                                                     \
+                                              float *restrict dst, size_t n)   \
+    {                                                                          \
+        const type *restrict src = from;                                       \
+        if (stride == 1) {                                                     \
+            for (size_t i = 0; i < n; i++)                                     \
+                dst[i] = convert(src[i]);                                      \
+        } else {                                                               \
+            for (size_t i = 0; i < n; i++)                                     \
+                dst[i] = convert(src[i * stride]);                             \
+        }                                                                      \
     }
 
-#define LOOP_FROM(set, target, convert, type)                                 \
-    target static void loop_##convert##_##set(const float *restrict src,      \
-                                              void *to, size_t n)             \
-    {                                                                         \
-        type *restrict dst = to;                                              \
-        for (size_t i = 0; i < n; i++)                                        \
-            dst[i] = convert(src[i]);                                         \
+#define LOOP_FROM(set, target, convert, type)                            \
+    target static void loop_##convert##_##set(const float *restrict src, \
+                                              void *to, size_t n)        \
+    {                                                                    \
+        type *restrict dst = to;                                         \
+        for (size_t i = 0; i < n; i++)                                   \
+            dst[i] = convert(src[i]);                                    \
     }
 
-#define LOOPS(set, target)                                                    \
-    LOOP_TO(set, target, from_f32, float)                                     \
-    LOOP_TO(set, target, from_f64, double)                                    \
-    LOOP_TO(set, target, from_bf16, uint16_t)                                 \
-    LOOP_TO(set, target, from_f16, uint16_t)                                  \
-    LOOP_FROM(set, target, to_f32, float)                                     \
-    LOOP_FROM(set, target, to_f64, double)                                    \
-    LOOP_FROM(set, target, to_bf16, uint16_t)                                 \
-    LOOP_FROM(set, target, to_f16, uint16_t)                                  \
-    static const loop_table loops_##set = {                                   \
-        {loop_from_f32_##set, loop_from_f64_##set, loop_from_bf16_##set,      \
-         loop_from_f16_##set},                                                \
-        {loop_to_f32_##set, loop_to_f64_##set, loop_to_bf16_##set,            \
+#define LOOPS(set, target)                                               \
+    LOOP_TO(set, target, from_f32, float)                                \
+    LOOP_TO(set, target, from_f64, double)                               \
+    LOOP_TO(set, target, from_bf16, uint16_t)                            \
+    LOOP_TO(set, target, from_f16, uint16_t)                             \
+    LOOP_FROM(set, target, to_f32, float)                                \
+    LOOP_FROM(set, target, to_f64, double)                               \
+    LOOP_FROM(set, target, to_bf16, uint16_t)                            \
+    LOOP_FROM(set, target, to_f16, uint16_t)                             \
+    static const loop_table loops_##set = {                              \
+        {loop_from_f32_##set, loop_from_f64_##set, loop_from_bf16_##set, \
+         loop_from_f16_##set},                                           \
+        {loop_to_f32_##set, loop_to_f64_##set, loop_to_bf16_##set,       \
          loop_to_f16_##set}};
 
 LOOPS(scalar, )
@@ -241,8 +240,8 @@ int gyre_to_f32_with(gyre_isa isa, gyre_dtype from, const void *src,
     return 1;
 }
 
-int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src,
-                       void *dst, size_t n)
+int gyre_from_f32_with(gyre_isa isa, gyre_dtype to, const float *src, void *dst,
+                       size_t n)
 {
     if (!is_float(to))
         return 0;

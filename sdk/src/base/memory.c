@@ -41,8 +41,8 @@ static void count_more(gyre_context *context, uint64_t bytes)
     uint64_t now = atomic_fetch_add_explicit(&context->memory, bytes,
                                              memory_order_relaxed) +
                    bytes;
-    uint64_t peak = atomic_load_explicit(&context->memory_peak,
-                                         memory_order_relaxed);
+    uint64_t peak =
+        atomic_load_explicit(&context->memory_peak, memory_order_relaxed);
 
     while (peak < now && !atomic_compare_exchange_weak_explicit(
                              &context->memory_peak, &peak, now,
@@ -70,8 +70,8 @@ static void *resize(gyre_context *context, void *block, size_t old_bytes,
                     size_t new_bytes, size_t align)
 {
     gyre_allocator *allocator = &context->allocator;
-    void *fresh = allocator->resize(allocator->user, block, old_bytes,
-                                    new_bytes, align);
+    void *fresh =
+        allocator->resize(allocator->user, block, old_bytes, new_bytes, align);
 
     if (fresh == NULL)
         return NULL;
@@ -168,7 +168,7 @@ void gyre_free_text(gyre_context *context, char *text)
 uint64_t gyre_context_memory(const gyre_context *context, uint64_t *peak)
 {
     if (peak != NULL)
-        *peak = atomic_load_explicit(&context->memory_peak,
-                                     memory_order_relaxed);
+        *peak =
+            atomic_load_explicit(&context->memory_peak, memory_order_relaxed);
     return atomic_load_explicit(&context->memory, memory_order_relaxed);
 }

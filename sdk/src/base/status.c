@@ -48,8 +48,8 @@ static void put(gyre_error *error, gyre_status status, const char *text)
     error->status = status;
 }
 
-gyre_status gyre_fail(gyre_error *error, gyre_status status,
-                      const char *format, ...)
+gyre_status gyre_fail(gyre_error *error, gyre_status status, const char *format,
+                      ...)
 {
     char text[GYRE_ERROR_TEXT];
     va_list arguments;

@@ -23,7 +23,7 @@
 
 /* A run of one tensor inside a chunk. */
 typedef struct gyre_segment {
-    size_t at;            /* first element, counted from the chunk's start */
+    size_t at; /* first element, counted from the chunk's start */
     size_t n;
     uint64_t index;       /* first element, counted from the tensor's start */
     const float *g;       /* its gradient, unscaled; NULL: leave it alone */
@@ -33,15 +33,15 @@ typedef struct gyre_segment {
 typedef struct gyre_update_job {
     const gyre_opt *opt;
     float *data;
-    size_t vars;          /* 1 + slots */
-    size_t elements;      /* of each variable, padding included */
+    size_t vars;     /* 1 + slots */
+    size_t elements; /* of each variable, padding included */
     const gyre_segment *segments;
     size_t segment_count;
-    float q;              /* x = G q; 1 leaves G as it is */
-    int check;            /* take `before` too */
+    float q;   /* x = G q; 1 leaves G as it is */
+    int check; /* take `before` too */
     uint64_t seed_before;
     uint64_t seed_after;
-    uint64_t before;      /* out: checksums */
+    uint64_t before; /* out: checksums */
     uint64_t after;
 } gyre_update_job;
 

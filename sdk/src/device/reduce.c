@@ -11,31 +11,31 @@ enum { LANES = 16 };
  * fold is fixed, so wider registers change the speed and not the sum.  A
  * non-finite input makes its lane's `bad` nonzero: x - x is 0 for finite x.
  */
-#define LEAF_BODY(name, attribute)                                            \
-    attribute static double name(const float *g, size_t n, int *finite)       \
-    {                                                                         \
-        double lane[LANES] = {0};                                             \
-        float bad[LANES] = {0};                                               \
-        size_t i = 0;                                                         \
-                                                                              \
-        for (; i + LANES <= n; i += LANES)                                    \
-            for (size_t l = 0; l < LANES; l++) {                              \
-                double x = (double)g[i + l];                                  \
-                lane[l] += x * x;                                             \
-                bad[l] += g[i + l] - g[i + l];                                \
-            }                                                                 \
-        for (size_t l = 0; i + l < n; l++) {                                  \
-            double x = (double)g[i + l];                                      \
-            lane[l] += x * x;                                                 \
-            bad[l] += g[i + l] - g[i + l];                                    \
-        }                                                                     \
-        for (size_t half = LANES / 2; half > 0; half /= 2)                    \
-            for (size_t l = 0; l < half; l++) {                               \
-                lane[l] += lane[l + half];                                    \
-                bad[l] += bad[l + half];                                      \
-            }                                                                 \
-        *finite = bad[0] == 0.0f;                                             \
-        return lane[0];                                                       \
+#define LEAF_BODY(name, attribute)                                      \
+    attribute static double name(const float *g, size_t n, int *finite) \
+    {                                                                   \
+        double lane[LANES] = {0};                                       \
+        float bad[LANES] = {0};                                         \
+        size_t i = 0;                                                   \
+                                                                        \
+        for (; i + LANES <= n; i += LANES)                              \
+            for (size_t l = 0; l < LANES; l++) {                        \
+                double x = (double)g[i + l];                            \
+                lane[l] += x * x;                                       \
+                bad[l] += g[i + l] - g[i + l];                          \
+            }                                                           \
+        for (size_t l = 0; i + l < n; l++) {                            \
+            double x = (double)g[i + l];                                \
+            lane[l] += x * x;                                           \
+            bad[l] += g[i + l] - g[i + l];                              \
+        }                                                               \
+        for (size_t half = LANES / 2; half > 0; half /= 2)              \
+            for (size_t l = 0; l < half; l++) {                         \
+                lane[l] += lane[l + half];                              \
+                bad[l] += bad[l + half];                                \
+            }                                                           \
+        *finite = bad[0] == 0.0f;                                       \
+        return lane[0];                                                 \
     }
 
 LEAF_BODY(leaf_scalar, )

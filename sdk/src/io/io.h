@@ -35,18 +35,18 @@ typedef enum gyre_io_kind {
 
 typedef struct gyre_io_op {
     gyre_io_kind kind;
-    uint32_t file;   /* as given by gyre_io_add_file */
-    int32_t buffer;  /* registered buffer that holds `data`, or -1 */
+    uint32_t file;  /* as given by gyre_io_add_file */
+    int32_t buffer; /* registered buffer that holds `data`, or -1 */
     void *data;
     uint64_t bytes;
     uint64_t offset;
-    void *user;      /* returned with the completion */
+    void *user; /* returned with the completion */
 } gyre_io_op;
 
 typedef struct gyre_io_done {
     gyre_io_op op;
-    int error;       /* 0, or an errno */
-    uint64_t moved;  /* bytes moved before the error; op.bytes when 0 */
+    int error;      /* 0, or an errno */
+    uint64_t moved; /* bytes moved before the error; op.bytes when 0 */
 } gyre_io_done;
 
 /*
@@ -69,8 +69,8 @@ typedef struct gyre_io_done {
  * of the context (gyre_io_submitted).  Rests and retries are not counted.
  */
 typedef struct gyre_io_options {
-    const char *engine;        /* "auto", "uring", "posix", "faulty:..." */
-    uint32_t depth;            /* operations in flight, at least 1 */
+    const char *engine;         /* "auto", "uring", "posix", "faulty:..." */
+    uint32_t depth;             /* operations in flight, at least 1 */
     gyre_io_recorder *recorder; /* or NULL; wraps any engine */
 } gyre_io_options;
 
@@ -96,8 +96,8 @@ gyre_status gyre_io_add_file(gyre_io *io, int fd, const char *name,
                              uint32_t *index, gyre_error *error);
 /* Register buffers; once per queue, after all files, on an idle queue.  Falling
  * back is not an error.  Blocks stay the caller's. */
-gyre_status gyre_io_add_buffers(gyre_io *io, void *const *blocks,
-                                size_t bytes, size_t count, gyre_error *error);
+gyre_status gyre_io_add_buffers(gyre_io *io, void *const *blocks, size_t bytes,
+                                size_t count, gyre_error *error);
 
 /* Queue one operation; of a flush only kind, file and user count.  STATE when
  * `depth` are in flight already; INVALID for what can be seen to be wrong
@@ -139,11 +139,11 @@ typedef enum gyre_io_event_kind {
 
 typedef struct gyre_io_event {
     gyre_io_event_kind kind;
-    char file[48];      /* the last 47 bytes of the name of the file */
-    uint64_t id;        /* joins start and end; value of a mark */
+    char file[48]; /* the last 47 bytes of the name of the file */
+    uint64_t id;   /* joins start and end; value of a mark */
     uint64_t offset;
     uint64_t bytes;
-    const void *data;   /* of a write, at WRITE_START; else NULL */
+    const void *data; /* of a write, at WRITE_START; else NULL */
 } gyre_io_event;
 
 gyre_status gyre_io_recorder_create(gyre_context *context,

@@ -14,5 +14,5 @@
 BUILTIN_MAP(DECLARE)
 
 #define ENTRY(name) gyre_module_entry_##name,
-const gyre_module_entry_function gyre_builtin_modules[] = {
-    BUILTIN_MAP(ENTRY) NULL};
+const gyre_module_entry_function gyre_builtin_modules[] = {BUILTIN_MAP(ENTRY)
+                                                               NULL};

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Sizes of version 1.0, which later headers never shrink. */
-#define SIZE_TO(type, last)                                                    \
+#define SIZE_TO(type, last) \
     (offsetof(type, last) + sizeof(((const type *)NULL)->last))
 enum {
     MODULE_1_0 = SIZE_TO(gyre_module, count),
@@ -25,8 +25,8 @@ enum {
     VARIANT_1_0 = SIZE_TO(gyre_variant, loop_count)
 };
 
-static gyre_status bad(gyre_error *error, const char *where,
-                       const char *object, const char *rule)
+static gyre_status bad(gyre_error *error, const char *where, const char *object,
+                       const char *rule)
 {
     return gyre_fail(error, GYRE_PLUGIN_BAD, "%s: init: %s %s", where, object,
                      rule);
@@ -203,8 +203,8 @@ static gyre_status check_parameters(const gyre_plugin *plugin,
                              "%s: init: parameter %zu (%s) %s", where, i,
                              legal_name(p->name, "") ? p->name : "?", fault);
         if (gyre_parameter_check(plugin, p, p->initial, error) != GYRE_OK)
-            return gyre_fail_prefix(error, GYRE_PLUGIN_BAD,
-                                    "%s: init: default", where);
+            return gyre_fail_prefix(error, GYRE_PLUGIN_BAD, "%s: init: default",
+                                    where);
         for (size_t j = 0; j < i; j++) {
             const gyre_parameter *q = element(plugin->parameters, j);
 
@@ -278,8 +278,7 @@ static gyre_status check_slots(const gyre_plugin *plugin,
     return GYRE_OK;
 }
 
-static const char *variant_fault(const gyre_optimizer *o,
-                                 const gyre_variant *v)
+static const char *variant_fault(const gyre_optimizer *o, const gyre_variant *v)
 {
     if (v->size != o->variants->size || v->size < VARIANT_1_0)
         return "has a wrong size field";
@@ -302,22 +301,22 @@ static gyre_status check_variants(const gyre_optimizer *o, const char *where,
         const char *fault = variant_fault(o, v);
 
         if (fault != NULL)
-            return gyre_fail(error, GYRE_PLUGIN_BAD,
-                             "%s: init: variant %zu %s", where, i, fault);
+            return gyre_fail(error, GYRE_PLUGIN_BAD, "%s: init: variant %zu %s",
+                             where, i, fault);
         for (size_t j = 0; j < i; j++) {
             const gyre_variant *w = element(o->variants, j);
 
             if (strcmp(v->name, w->name) == 0)
                 return gyre_fail(error, GYRE_PLUGIN_BAD,
-                                 "%s: init: variant %s is listed twice",
-                                 where, v->name);
+                                 "%s: init: variant %s is listed twice", where,
+                                 v->name);
         }
     }
     return GYRE_OK;
 }
 
-static gyre_status check_optimizer(const gyre_plugin *plugin,
-                                   const char *where, gyre_error *error)
+static gyre_status check_optimizer(const gyre_plugin *plugin, const char *where,
+                                   gyre_error *error)
 {
     const gyre_optimizer *o = plugin->descriptor;
     gyre_status status;
@@ -333,10 +332,10 @@ static gyre_status check_optimizer(const gyre_plugin *plugin,
                          "%s: init: %u slots, %u scalars, %u switches, %u "
                          "variants; allowed are at most %d, %d, %d, %d and "
                          "at least one variant",
-                         where, o->slot_count, o->scalar_count,
-                         o->switch_count, o->variant_count,
-                         GYRE_OPT_MAX_SLOTS, GYRE_OPT_MAX_SCALARS,
-                         GYRE_OPT_MAX_SWITCHES, GYRE_OPT_MAX_VARIANTS);
+                         where, o->slot_count, o->scalar_count, o->switch_count,
+                         o->variant_count, GYRE_OPT_MAX_SLOTS,
+                         GYRE_OPT_MAX_SCALARS, GYRE_OPT_MAX_SWITCHES,
+                         GYRE_OPT_MAX_VARIANTS);
     if ((o->slot_count > 0 && o->slots == NULL) ||
         (o->scalar_count > 0 && o->scalar_names == NULL) ||
         (o->switch_count > 0 && o->switch_names == NULL) ||

@@ -150,10 +150,9 @@ bool gyre_elf_needed(const uint8_t *bytes, size_t size,
 
 bool gyre_elf_allowed(const char *library)
 {
-    static const char *const stems[] = {"libc.",    "libm.",    "ld-linux",
-                                        "ld64.",    "ld-musl",  "libmvec.",
-                                        "libasan.", "libubsan.", "libtsan.",
-                                        "libgcov"};
+    static const char *const stems[] = {
+        "libc.",    "libm.",    "ld-linux",  "ld64.",    "ld-musl",
+        "libmvec.", "libasan.", "libubsan.", "libtsan.", "libgcov"};
 
     for (size_t i = 0; i < sizeof(stems) / sizeof(stems[0]); i++) {
         if (strncmp(library, stems[i], strlen(stems[i])) == 0)

@@ -48,8 +48,7 @@ static void lift_optimizer(gyre_entry *entry)
                              ? variant->loop_count
                              : (uint32_t)GYRE_LOOP_COUNT;
 
-        memcpy(out->loops[i], variant->loops,
-               known * sizeof(out->loops[i][0]));
+        memcpy(out->loops[i], variant->loops, known * sizeof(out->loops[i][0]));
         variant->loops = out->loops[i];
         variant->loop_count = GYRE_LOOP_COUNT;
     }

@@ -41,8 +41,8 @@ static gyre_status set_values(const gyre_plugin *plugin,
 {
     for (size_t i = 0; i < count; i++) {
         size_t index = 0;
-        gyre_status status = gyre_parameter_index(plugin, settings[i].name,
-                                                  &index, error);
+        gyre_status status =
+            gyre_parameter_index(plugin, settings[i].name, &index, error);
 
         if (status == GYRE_OK)
             status = gyre_parameter_check(plugin, &plugin->parameters[index],
@@ -51,9 +51,8 @@ static gyre_status set_values(const gyre_plugin *plugin,
             return status;
         for (size_t j = 0; j < i; j++) {
             if (strcmp(settings[i].name, settings[j].name) == 0)
-                return gyre_fail(error, GYRE_PARAMETER,
-                                 "%s: %s is given twice", plugin->name,
-                                 settings[i].name);
+                return gyre_fail(error, GYRE_PARAMETER, "%s: %s is given twice",
+                                 plugin->name, settings[i].name);
         }
         values[index] = settings[i].value;
     }
@@ -121,8 +120,7 @@ gyre_status gyre_opt_values(const gyre_opt *opt, const gyre_setting *settings,
         return gyre_fail(error, GYRE_PARAMETER,
                          "%s: these values need the state of variant \"%s\", "
                          "but it was created as \"%s\"; give them at creation",
-                         plugin->name,
-                         opt->optimizer->variants[needed].name,
+                         plugin->name, opt->optimizer->variants[needed].name,
                          opt->variant->name);
     memcpy(values, fresh, plugin->parameter_count * sizeof(values[0]));
     return GYRE_OK;
@@ -153,8 +151,7 @@ gyre_status gyre_opt_scalars(const gyre_opt *opt, const double *values,
                              opt->plugin->name, (unsigned long long)t,
                              opt->optimizer->scalar_names[i], exact[i]);
     }
-    memcpy(scalars, rounded,
-           opt->optimizer->scalar_count * sizeof(scalars[0]));
+    memcpy(scalars, rounded, opt->optimizer->scalar_count * sizeof(scalars[0]));
     return GYRE_OK;
 }
 
@@ -189,8 +186,8 @@ static void vector_run(const gyre_opt *opt, gyre_loop_function loop,
     for (size_t k = 0; k <= opt->slot_count; k++) {
         slot[k] = v->slot[k];
         for (int i = 0; i < VECTOR_N; i++)
-            v->slot[k][i] = k == 0 ? vector_value(&seed)
-                                   : fabsf(vector_value(&seed));
+            v->slot[k][i] =
+                k == 0 ? vector_value(&seed) : fabsf(vector_value(&seed));
     }
     for (uint64_t t = 0; t < VECTOR_STEPS; t++) {
         gyre_loop call = {sizeof(call), VECTOR_N, v->g, slot, scalars, 0};
@@ -212,8 +209,8 @@ static gyre_status check_loop(const gyre_opt *opt, gyre_error *error)
     float scalars[GYRE_OPT_MAX_SCALARS];
     vector want, have;
     gyre_fp saved;
-    gyre_status status = gyre_opt_scalars(opt, opt->defaults, 2, scalars,
-                                          error);
+    gyre_status status =
+        gyre_opt_scalars(opt, opt->defaults, 2, scalars, error);
 
     if (status != GYRE_OK || opt->isa == GYRE_LOOP_SCALAR)
         return status;
@@ -266,10 +263,10 @@ static bool fill_defines(gyre_opt *opt)
     size_t at = 0;
 
     for (uint32_t i = 0; i < opt->optimizer->switch_count; i++) {
-        int n = snprintf(opt->defines + at, sizeof(opt->defines) - at,
-                         "%s-D%s=%u", i > 0 ? " " : "",
-                         opt->optimizer->switch_names[i],
-                         opt->variant->switches >> i & 1u);
+        int n =
+            snprintf(opt->defines + at, sizeof(opt->defines) - at, "%s-D%s=%u",
+                     i > 0 ? " " : "", opt->optimizer->switch_names[i],
+                     opt->variant->switches >> i & 1u);
 
         if (n < 0 || (size_t)n >= sizeof(opt->defines) - at)
             return false;
@@ -281,8 +278,8 @@ static bool fill_defines(gyre_opt *opt)
 /* Text, a NUL, defines: what decides the bits. */
 static uint64_t hash_kernel(const gyre_opt *opt)
 {
-    XXH64_hash_t text = XXH3_64bits(opt->optimizer->kernel,
-                                    strlen(opt->optimizer->kernel));
+    XXH64_hash_t text =
+        XXH3_64bits(opt->optimizer->kernel, strlen(opt->optimizer->kernel));
 
     return XXH3_64bits_withSeed(opt->defines, strlen(opt->defines), text);
 }
@@ -290,8 +287,7 @@ static uint64_t hash_kernel(const gyre_opt *opt)
 static void choose_loop(gyre_opt *opt)
 {
     opt->isa = (int)gyre_context_isa(opt->context);
-    while (opt->isa > GYRE_LOOP_SCALAR &&
-           opt->variant->loops[opt->isa] == NULL)
+    while (opt->isa > GYRE_LOOP_SCALAR && opt->variant->loops[opt->isa] == NULL)
         opt->isa--;
     opt->loop = opt->variant->loops[opt->isa];
 }
@@ -331,8 +327,8 @@ gyre_status gyre_opt_create(gyre_context *context, const char *name,
     gyre_status status;
     gyre_opt *opt;
 
-    status = gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, name, &plugin,
-                              error);
+    status =
+        gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, name, &plugin, error);
     if (status != GYRE_OK)
         return status;
     opt = gyre_alloc_zero(context, 1, sizeof(*opt));

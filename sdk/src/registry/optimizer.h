@@ -17,8 +17,12 @@
 
 typedef struct gyre_opt gyre_opt;
 
-enum { GYRE_OPT_MAX_SLOTS = 8, GYRE_OPT_MAX_SCALARS = 16,
-       GYRE_OPT_MAX_PARAMETERS = 32, GYRE_OPT_TILE = 4096 };
+enum {
+    GYRE_OPT_MAX_SLOTS = 8,
+    GYRE_OPT_MAX_SCALARS = 16,
+    GYRE_OPT_MAX_PARAMETERS = 32,
+    GYRE_OPT_TILE = 4096
+};
 
 /* Find the plugin, check the settings, choose variant and the loop of the
  * context's instruction set (scalar when the plugin lacks it), and run the
@@ -73,7 +77,6 @@ gyre_status gyre_opt_scalars(const gyre_opt *opt, const double *values,
  * slot[1 + slot_count]; index: offset of the first element in its tensor.
  * The caller has pinned the FP control word.  Any thread. */
 void gyre_opt_update(const gyre_opt *opt, size_t n, const float *g,
-                     float *const *slot, const float *scalars,
-                     uint64_t index);
+                     float *const *slot, const float *scalars, uint64_t index);
 
 #endif

@@ -197,11 +197,10 @@ gyre_status gyre_plugin_parse(const gyre_plugin *plugin, const char *name,
         good = parse_number(text, &value);
     if (!good) {
         gyre_parameter_range(p, range, sizeof(range));
-        return gyre_fail(error, GYRE_PARAMETER,
-                         "%s: %s = \"%.64s\"; it must be %s%s", plugin->name,
-                         p->name, text,
-                         p->type == GYRE_TYPE_FLOAT ? "a number in " : "",
-                         range);
+        return gyre_fail(
+            error, GYRE_PARAMETER, "%s: %s = \"%.64s\"; it must be %s%s",
+            plugin->name, p->name, text,
+            p->type == GYRE_TYPE_FLOAT ? "a number in " : "", range);
     }
     status = gyre_parameter_check(plugin, p, value, error);
     if (status == GYRE_OK)

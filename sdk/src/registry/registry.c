@@ -28,8 +28,7 @@ gyre_entry *gyre_table_find(const gyre_registry *registry, const char *kind,
     return NULL;
 }
 
-static bool has_module(const gyre_registry *registry,
-                       const gyre_module *module)
+static bool has_module(const gyre_registry *registry, const gyre_module *module)
 {
     for (size_t i = 0; i < registry->count; i++) {
         if (registry->entries[i]->given == module->plugins[0])
@@ -66,8 +65,7 @@ static gyre_status check_taken(const gyre_registry *registry,
 {
     for (size_t i = 0; i < module->count; i++) {
         const gyre_plugin *plugin = module->plugins[i];
-        gyre_entry *old = gyre_table_find(registry, plugin->kind,
-                                          plugin->name);
+        gyre_entry *old = gyre_table_find(registry, plugin->kind, plugin->name);
 
         if (old != NULL && old->path != NULL)
             return gyre_fail(error, GYRE_DUPLICATE,
@@ -152,8 +150,7 @@ gyre_status gyre_table_add(gyre_context *context, gyre_registry *registry,
     }
     for (size_t i = before; i < registry->count; i++) {
         gyre_plugin *plugin = &registry->entries[i]->plugin;
-        gyre_entry *old = gyre_table_find(registry, plugin->kind,
-                                          plugin->name);
+        gyre_entry *old = gyre_table_find(registry, plugin->kind, plugin->name);
 
         if (old == registry->entries[i])
             continue;
@@ -241,8 +238,7 @@ gyre_status gyre_registry_get(gyre_context *context, gyre_registry **out,
 }
 
 gyre_status gyre_plugin_add(gyre_context *context,
-                            gyre_module_entry_function entry,
-                            gyre_error *error)
+                            gyre_module_entry_function entry, gyre_error *error)
 {
     gyre_registry *registry = NULL;
     const gyre_module *module;

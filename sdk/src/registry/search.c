@@ -112,9 +112,9 @@ static void remember(gyre_context *context, gyre_registry *registry,
 
     if (registry->seen_count == registry->seen_room) {
         size_t room = registry->seen_room + 16;
-        gyre_seen *fresh = gyre_grow(context, registry->seen,
-                                     registry->seen_room, room,
-                                     sizeof(registry->seen[0]));
+        gyre_seen *fresh =
+            gyre_grow(context, registry->seen, registry->seen_room, room,
+                      sizeof(registry->seen[0]));
 
         if (fresh == NULL)
             return;
@@ -202,8 +202,7 @@ static gyre_status scan_folder(gyre_context *context, gyre_registry *registry,
     (void)unused;
     (void)error;
     for (int i = 0; i < count; i++) {
-        int n = snprintf(path, sizeof(path), "%s/%s", folder,
-                         list[i]->d_name);
+        int n = snprintf(path, sizeof(path), "%s/%s", folder, list[i]->d_name);
         gyre_error cause;
 
         if (n > 0 && (size_t)n < sizeof(path) && !was_seen(registry, path) &&
@@ -259,8 +258,7 @@ static gyre_status find_locked(gyre_context *context, gyre_registry *registry,
     gyre_status status;
 
     if (n > 0 && (size_t)n < sizeof(file) && strchr(name, '/') == NULL &&
-        (entry == NULL || entry->path == NULL ||
-         was_refused(registry, file))) {
+        (entry == NULL || entry->path == NULL || was_refused(registry, file))) {
         status = each_folder(context, registry, try_named, file, error);
         if (status != GYRE_OK && status != GYRE_NOT_FOUND)
             return status;

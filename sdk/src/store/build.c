@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a generation of device files: space, first contents, first record. */
+/* Building a generation of device files: space, first contents, first record.
+ */
 #include "config.h"
 
 #include "store/store.h"
@@ -29,8 +30,7 @@ static gyre_status make_files(gyre_store *store, gyre_error *error)
         if (status != GYRE_OK)
             return status;
         place->made = !block;
-        status = gyre_place_lock_file(store, place, store->lock_wait_ns,
-                                      error);
+        status = gyre_place_lock_file(store, place, store->lock_wait_ns, error);
         if (status != GYRE_OK)
             return status;
         gyre_io_alignment(place->fd, &memory, &offset);
@@ -120,19 +120,19 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     if (work.version == 1)
         return GYRE_OK;
     while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
-        gyre_status status = f->source->fill(
-            f->source->user, run.tensor, run.index, run.n, vars,
-            data + run.at, elements, error);
+        gyre_status status =
+            f->source->fill(f->source->user, run.tensor, run.index, run.n, vars,
+                            data + run.at, elements, error);
 
         if (status != GYRE_OK)
             return status;
     }
     entry->step = store->now.step;
     entry->version = 0;
-    entry->hash = gyre_device_hash(
-        data, vars, elements,
-        gyre_format_seed(store->uuid, store->generation, work.chunk,
-                         entry->step));
+    entry->hash =
+        gyre_device_hash(data, vars, elements,
+                         gyre_format_seed(store->uuid, store->generation,
+                                          work.chunk, entry->step));
     gyre_format_label(data + vars * elements, store->uuid, store->generation,
                       work.chunk, entry);
     return GYRE_OK;
@@ -176,7 +176,8 @@ gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the manifest");
     status = gyre_manifest_text(store, &text, error);
     for (uint32_t d = 0; status == GYRE_OK && d < layout->devices; d++) {
-        gyre_super super = {.index = d, .devices = layout->devices,
+        gyre_super super = {.index = d,
+                            .devices = layout->devices,
                             .generation = store->generation,
                             .manifest_bytes = strlen(text),
                             .file_bytes = layout->device_bytes[d],
@@ -203,9 +204,9 @@ static gyre_status first_record(gyre_store *store, const void *blob,
     gyre_status status = GYRE_OK;
 
     for (int a = 0; a < 2 && status == GYRE_OK; a++)
-        status = gyre_workers_write(store, store->image,
-                                    store->layout.area_bytes,
-                                    store->layout.area_at[a], error);
+        status =
+            gyre_workers_write(store, store->image, store->layout.area_bytes,
+                               store->layout.area_at[a], error);
     if (status != GYRE_OK)
         return status;
     store->next_seq = 1;

@@ -28,7 +28,8 @@ gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
     if (idle && store->round != NULL)
         return gyre_fail(error, GYRE_STATE,
                          "a round of store %s is open; finish or abort it "
-                         "first", store->path);
+                         "first",
+                         store->path);
     if (writable && store->read_only)
         return gyre_fail(error, GYRE_STATE, "store %s is open read-only",
                          store->path);
@@ -62,8 +63,8 @@ static gyre_status write_area(gyre_store *store, uint32_t area,
                               gyre_error *error)
 {
     gyre_layout *layout = &store->layout;
-    uint64_t head = gyre_format_head_bytes(layout->chunks,
-                                           layout->tensor_count);
+    uint64_t head =
+        gyre_format_head_bytes(layout->chunks, layout->tensor_count);
     uint64_t bytes;
     gyre_status status;
 
@@ -113,7 +114,8 @@ gyre_status gyre_store_check_blob(const gyre_store *store, const void *blob,
     if (blob_bytes > store->layout.blob_capacity)
         return gyre_fail(error, GYRE_RANGE,
                          "the blob has %zu bytes; this store has room for %llu "
-                         "(blob_bytes when it is made)", blob_bytes,
+                         "(blob_bytes when it is made)",
+                         blob_bytes,
                          (unsigned long long)store->layout.blob_capacity);
     return GYRE_OK;
 }
@@ -179,7 +181,8 @@ gyre_status gyre_store_tell_back(const gyre_store *store, bool lost,
     if (store->mode == GYRE_STORE_BROKEN)
         return gyre_fail_prefix(error, cause,
                                 "store %s: it is not known which commit "
-                                "stands; close and open it", store->path);
+                                "stands; close and open it",
+                                store->path);
     if (!lost)
         return cause;
     return gyre_fail_prefix(error, GYRE_ROLLED_BACK,

@@ -31,8 +31,8 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     if (options->size < sizeof(*options))
         return gyre_fail(error, GYRE_INVALID,
                          "gyre_store_options.size is %zu, this library needs "
-                         "%zu: zero the struct and set size", options->size,
-                         sizeof(*options));
+                         "%zu: zero the struct and set size",
+                         options->size, sizeof(*options));
     if (options->buffers == 1 || options->buffers > 1024)
         return gyre_fail(error, GYRE_RANGE,
                          "%u buffers per device; 2 to 1024 are allowed",
@@ -43,20 +43,19 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     store->context = context;
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
-    store->buffers = options->buffers != 0 ? options->buffers
-                                           : DEFAULT_BUFFERS;
-    store->commit_every = options->commit_every != 0 ? options->commit_every
-                                                     : 1;
+    store->buffers = options->buffers != 0 ? options->buffers : DEFAULT_BUFFERS;
+    store->commit_every =
+        options->commit_every != 0 ? options->commit_every : 1;
     store->fast = options->fast != 0;
     store->read_only = options->read_only != 0;
     store->check_reads = options->no_read_check == 0;
     store->recorder = options->recorder;
-    store->lock_wait_ns = options->lock_wait_ns != 0 ? options->lock_wait_ns
-                                                     : default_lock_wait;
+    store->lock_wait_ns =
+        options->lock_wait_ns != 0 ? options->lock_wait_ns : default_lock_wait;
     store->memory_limit = options->memory_limit;
     store->path = gyre_copy_text(context, path);
-    store->io_engine = gyre_copy_text(
-        context, options->io != NULL ? options->io : "auto");
+    store->io_engine =
+        gyre_copy_text(context, options->io != NULL ? options->io : "auto");
     if (store->path == NULL || store->io_engine == NULL) {
         gyre_store_free(store);
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
@@ -70,14 +69,14 @@ gyre_status gyre_store_tables(gyre_store *store, gyre_error *error)
     const gyre_layout *layout = &store->layout;
     gyre_context *context = store->context;
 
-    store->current = gyre_alloc_zero(context, layout->chunks,
-                                     sizeof(gyre_entry));
-    store->committed = gyre_alloc_zero(context, layout->chunks,
-                                       sizeof(gyre_entry));
-    store->steps = gyre_alloc_zero(context, layout->tensor_count,
-                                   sizeof(uint64_t));
-    store->image = gyre_alloc_aligned(context, layout->area_bytes,
-                                      layout->align);
+    store->current =
+        gyre_alloc_zero(context, layout->chunks, sizeof(gyre_entry));
+    store->committed =
+        gyre_alloc_zero(context, layout->chunks, sizeof(gyre_entry));
+    store->steps =
+        gyre_alloc_zero(context, layout->tensor_count, sizeof(uint64_t));
+    store->image =
+        gyre_alloc_aligned(context, layout->area_bytes, layout->align);
     store->blob = gyre_alloc(context, layout->blob_capacity, 1);
     if (store->image == NULL || store->steps == NULL || store->blob == NULL ||
         (layout->chunks > 0 &&
@@ -139,8 +138,8 @@ static gyre_status take_optimizer(gyre_store *store,
     const gyre_plugin *plugin;
     gyre_status status;
 
-    status = gyre_opt_create(context, name, spec->settings,
-                             spec->setting_count, &store->opt, error);
+    status = gyre_opt_create(context, name, spec->settings, spec->setting_count,
+                             &store->opt, error);
     if (status != GYRE_OK)
         return status;
     plugin = gyre_opt_plugin(store->opt);
@@ -158,13 +157,13 @@ static gyre_status take_optimizer(gyre_store *store,
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
     }
     store->setting_count = gyre_opt_parameter_count(store->opt);
-    store->settings = gyre_alloc_zero(context, store->setting_count,
-                                      sizeof(gyre_setting));
+    store->settings =
+        gyre_alloc_zero(context, store->setting_count, sizeof(gyre_setting));
     if (store->optimizer == NULL || store->optimizer_version == NULL ||
         store->variant == NULL ||
         (store->settings == NULL && store->setting_count > 0)) {
-        store->setting_count = store->settings != NULL ? store->setting_count
-                                                       : 0;
+        store->setting_count =
+            store->settings != NULL ? store->setting_count : 0;
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
     }
     for (size_t i = 0; i < store->setting_count; i++) {
@@ -198,12 +197,11 @@ static gyre_status check_blocks(const gyre_store *store, uint32_t d,
                                 gyre_error *error)
 {
     for (uint32_t e = 0; e < d; e++)
-        if (gyre_place_same_block(store->places[d].file,
-                                  store->places[e].file))
+        if (gyre_place_same_block(store->places[d].file, store->places[e].file))
             return gyre_fail(error, GYRE_INVALID,
                              "devices %u and %u are the same block file, %s; "
-                             "each device needs its own", e, d,
-                             store->places[d].file);
+                             "each device needs its own",
+                             e, d, store->places[d].file);
     return GYRE_OK;
 }
 
@@ -257,7 +255,8 @@ gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
     if (chunk % GYRE_GRAIN != 0 || chunk > 1ull << 32)
         return gyre_fail(error, GYRE_RANGE,
                          "chunk_elements is %llu; a multiple of %d up to 2^32 "
-                         "is needed", (unsigned long long)chunk, GYRE_GRAIN);
+                         "is needed",
+                         (unsigned long long)chunk, GYRE_GRAIN);
     if (chunk == 0)
         chunk = gyre_layout_choose_chunk(&store->layout, store->layout.devices);
     store->layout.chunk_grains = chunk / GYRE_GRAIN;
@@ -288,7 +287,8 @@ static gyre_status fill_initial(void *user, size_t tensor, uint64_t first,
                      out, n))
         return gyre_fail(error, GYRE_INVALID,
                          "tensor %s: initial values must be f32, f64, bf16 or "
-                         "f16", t->name);
+                         "f16",
+                         t->name);
     return GYRE_OK;
 }
 
@@ -305,7 +305,8 @@ static gyre_status check_spec(const gyre_store_spec *spec, gyre_error *error)
             dtype != GYRE_F64 && dtype != GYRE_BF16 && dtype != GYRE_F16)
             return gyre_fail(error, GYRE_INVALID,
                              "tensor %zu: initial values must be f32, f64, "
-                             "bf16 or f16", i);
+                             "bf16 or f16",
+                             i);
     }
     return GYRE_OK;
 }
@@ -323,8 +324,8 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->generation = 1;
     store->layout.versions = spec->in_place ? 1 : 2;
     store->layout.align = GYRE_PAGE;
-    store->layout.blob_capacity = spec->blob_bytes != 0 ? spec->blob_bytes
-                                                        : DEFAULT_BLOB;
+    store->layout.blob_capacity =
+        spec->blob_bytes != 0 ? spec->blob_bytes : DEFAULT_BLOB;
     store->now.generation = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
@@ -359,7 +360,8 @@ static gyre_status claim_folder(gyre_store *store, bool *made,
     if (access(path, F_OK) == 0)
         return gyre_fail(error, GYRE_EXISTS,
                          "%s holds a store already; open it, or remove the "
-                         "folder to start anew", store->path);
+                         "folder to start anew",
+                         store->path);
     gyre_journal_settle(store->context, store->path, NULL);
     return GYRE_OK;
 }

@@ -24,9 +24,9 @@ typedef struct exporting {
     const char *file;
     char *aside;
     int fd;
-    uint32_t vars;             /* 1 + slots, or 1 */
-    uint64_t *at;              /* [tensors][vars]: place in the file */
-    uint64_t data_at, bytes;   /* of the data */
+    uint32_t vars;           /* 1 + slots, or 1 */
+    uint64_t *at;            /* [tensors][vars]: place in the file */
+    uint64_t data_at, bytes; /* of the data */
     uint64_t done;
     gyre_progress progress;
     void *user;
@@ -48,7 +48,8 @@ static gyre_status add_entry(json_t *root, const char *key, json_t *entry,
         json_decref(entry);
         return gyre_fail(error, GYRE_DUPLICATE,
                          "two tensors would be called \"%s\" in a safetensors "
-                         "file; export parameters only", key);
+                         "file; export parameters only",
+                         key);
     }
     if (json_object_set_new(root, key, entry) != 0)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for \"%s\"", key);
@@ -73,12 +74,12 @@ static gyre_status put_tensor(exporting *e, json_t *root, size_t tensor,
     snprintf(key, room, "%s%s%s", slot, var > 0 ? "/" : "", t->name);
     for (uint32_t k = 0; k < t->rank; k++)
         json_array_append_new(shape, json_integer((json_int_t)t->shape[k]));
-    status = add_entry(root, key,
-                       json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32",
-                                 "shape", shape, "data_offsets",
-                                 (json_int_t)e->bytes,
-                                 (json_int_t)(e->bytes + bytes)),
-                       error);
+    status =
+        add_entry(root, key,
+                  json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape",
+                            shape, "data_offsets", (json_int_t)e->bytes,
+                            (json_int_t)(e->bytes + bytes)),
+                  error);
     gyre_free(e->store->context, key, room, 1);
     e->at[tensor * e->vars + var] = e->bytes;
     e->bytes += bytes;
@@ -115,10 +116,10 @@ static gyre_status put_metadata(exporting *e, json_t *root, gyre_error *error)
         return status;
     snprintf(step, sizeof(step), "%llu", (unsigned long long)store->now.step);
     steps = steps_text(store);
-    metadata = json_pack("{s:s, s:s, s:s, s:s, s:s}", "format", "pt",
-                         "gyre.step", step, "gyre.steps",
-                         steps != NULL ? steps : "", "gyre.optimizer",
-                         store->optimizer, "gyre.digest", digest);
+    metadata =
+        json_pack("{s:s, s:s, s:s, s:s, s:s}", "format", "pt", "gyre.step",
+                  step, "gyre.steps", steps != NULL ? steps : "",
+                  "gyre.optimizer", store->optimizer, "gyre.digest", digest);
     if (steps == NULL || metadata == NULL)
         status = gyre_fail(error, GYRE_NO_MEMORY, "no memory for metadata");
     free(steps);
@@ -141,8 +142,8 @@ static gyre_status write_header(exporting *e, const char *text,
     if (padded > GYRE_ST_MOST)
         return gyre_fail(error, GYRE_RANGE,
                          "the header of %s would have %llu bytes; readers take "
-                         "at most %d", e->file, (unsigned long long)padded,
-                         GYRE_ST_MOST);
+                         "at most %d",
+                         e->file, (unsigned long long)padded, GYRE_ST_MOST);
     e->data_at = GYRE_ST_HEAD + padded;
     for (int i = 0; i < GYRE_ST_HEAD; i++)
         head[i] = (unsigned char)(padded >> 8 * i);
@@ -152,8 +153,8 @@ static gyre_status write_header(exporting *e, const char *text,
     if (status == GYRE_OK)
         status = gyre_file_write(e->fd, e->aside, text, length, error);
     if (status == GYRE_OK)
-        status = gyre_file_write(e->fd, e->aside, blanks, padded - length,
-                                 error);
+        status =
+            gyre_file_write(e->fd, e->aside, blanks, padded - length, error);
     return status;
 }
 
@@ -171,8 +172,8 @@ static gyre_status put_header(exporting *e, gyre_error *error)
     if (status == GYRE_OK) {
         text = json_dumps(root, JSON_COMPACT);
         if (text == NULL)
-            status = gyre_fail(error, GYRE_NO_MEMORY,
-                               "no memory for the header");
+            status =
+                gyre_fail(error, GYRE_NO_MEMORY, "no memory for the header");
     }
     json_decref(root);
     if (status == GYRE_OK)
@@ -236,12 +237,11 @@ static gyre_status put_all(exporting *e, gyre_error *error)
 {
     gyre_status status = put_header(e, error);
 
-    for (uint64_t c = 0;
-         status == GYRE_OK && c < e->store->layout.chunks; c++)
+    for (uint64_t c = 0; status == GYRE_OK && c < e->store->layout.chunks; c++)
         status = put_chunk(e, c, error);
     if (status == GYRE_OK && fsync(e->fd) != 0)
-        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s",
-                                 e->aside);
+        status =
+            gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", e->aside);
     return status;
 }
 
@@ -281,8 +281,8 @@ gyre_status gyre_store_export(gyre_store *store, const char *file,
                               int parameters_only, gyre_progress progress,
                               void *user, gyre_error *error)
 {
-    exporting e = {.store = store, .file = file, .progress = progress,
-                   .user = user};
+    exporting e = {
+        .store = store, .file = file, .progress = progress, .user = user};
     gyre_status status = gyre_store_check(store, true, false, error);
     size_t count, room;
 

@@ -100,12 +100,14 @@ gyre_status gyre_format_read_super(const void *page, const char *file,
     if (head.magic != SUPER_MAGIC)
         return gyre_fail(error, GYRE_FORMAT,
                          "%s: not a Gyre device file (no superblock at offset "
-                         "0)", file);
+                         "0)",
+                         file);
     if (head.version != FORMAT_VERSION)
         return gyre_fail(error, GYRE_FORMAT,
                          "%s: format version %llu, this library reads %d; use "
                          "the Gyre that wrote it, export there and import "
-                         "here", file, (unsigned long long)head.version,
+                         "here",
+                         file, (unsigned long long)head.version,
                          FORMAT_VERSION);
     if (sum != XXH3_64bits(page, SUPER_SUM_AT))
         return gyre_fail(error, GYRE_CORRUPT,
@@ -140,8 +142,8 @@ uint64_t gyre_format_area(void *image, const uint8_t uuid[16],
 {
     record_head head = {.magic = RECORD_MAGIC};
     char *body = (char *)image + GYRE_PAGE;
-    uint64_t used = gyre_format_head_bytes(chunks, tensors) +
-                    record->blob_bytes;
+    uint64_t used =
+        gyre_format_head_bytes(chunks, tensors) + record->blob_bytes;
     uint64_t whole = gyre_round_up(used, align);
 
     memcpy(body, entries, chunks * sizeof(*entries));
@@ -195,8 +197,8 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
     gyre_status status;
 
     memcpy(&head, image, sizeof(head));
-    status = check_record(&head, bytes, uuid, generation, chunks, tensors,
-                          error);
+    status =
+        check_record(&head, bytes, uuid, generation, chunks, tensors, error);
     if (status != GYRE_OK)
         return status;
     used = gyre_format_head_bytes(chunks, tensors) + head.record.blob_bytes;
@@ -207,8 +209,8 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
                          (unsigned long long)head.record.seq);
     *record = head.record;
     *entries = (const gyre_entry *)(const void *)body;
-    *steps = (const uint64_t *)(const void *)(body +
-                                              chunks * sizeof(gyre_entry));
+    *steps =
+        (const uint64_t *)(const void *)(body + chunks * sizeof(gyre_entry));
     *blob = body + chunks * sizeof(gyre_entry) + tensors * sizeof(uint64_t);
     return GYRE_OK;
 }
@@ -224,7 +226,8 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
     memcpy(&head, data + vars * elements, sizeof(head));
     if (head.magic != LABEL_MAGIC ||
         head.sum != XXH3_64bits(&head, LABEL_SUM_AT)) {
-        snprintf(text, bytes, "its label is damaged too: the chunk was torn or "
+        snprintf(text, bytes,
+                 "its label is damaged too: the chunk was torn or "
                  "overwritten");
         return "torn";
     }
@@ -240,8 +243,10 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
         return "misplaced";
     }
     if (head.entry.step != entry->step || head.entry.hash != entry->hash) {
-        snprintf(text, bytes, "it is stale: written at step %llu, the record "
-                 "wants step %llu", (unsigned long long)head.entry.step,
+        snprintf(text, bytes,
+                 "it is stale: written at step %llu, the record "
+                 "wants step %llu",
+                 (unsigned long long)head.entry.step,
                  (unsigned long long)entry->step);
         return "stale";
     }

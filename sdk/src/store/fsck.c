@@ -86,8 +86,7 @@ static gyre_status check_heads(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
     uint64_t bytes = store->layout.area_at[0];
-    char *room = gyre_alloc_aligned(store->context, bytes,
-                                    store->layout.align);
+    char *room = gyre_alloc_aligned(store->context, bytes, store->layout.align);
 
     if (room == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a manifest");
@@ -114,15 +113,14 @@ static gyre_status read_record(gyre_store *store, uint32_t d, uint32_t a,
     const uint64_t *steps;
     const void *blob;
     gyre_record record;
-    gyre_status status = gyre_workers_read(store, d, store->image,
-                                           layout->area_bytes,
-                                           layout->area_at[a], why);
+    gyre_status status = gyre_workers_read(
+        store, d, store->image, layout->area_bytes, layout->area_at[a], why);
 
     if (status == GYRE_OK)
-        status = gyre_format_read_area(
-            store->image, layout->area_bytes, store->uuid, store->generation,
-            layout->chunks, layout->tensor_count, &record, &entries, &steps,
-            &blob, why);
+        status = gyre_format_read_area(store->image, layout->area_bytes,
+                                       store->uuid, store->generation,
+                                       layout->chunks, layout->tensor_count,
+                                       &record, &entries, &steps, &blob, why);
     if (status == GYRE_OK)
         *seq = record.seq;
     return status;
@@ -145,8 +143,7 @@ static void tell_record(gyre_fsck *fsck, const seen *s, uint32_t d, uint32_t a)
     if (read_record(fsck->store, d, a, &seq, &why) == GYRE_OK)
         gyre_fsck_tell(fsck, file, no_chunk, "record",
                        "area %u holds commit %llu, another device %llu", a,
-                       (unsigned long long)seq,
-                       (unsigned long long)s->most[a]);
+                       (unsigned long long)seq, (unsigned long long)s->most[a]);
     else
         gyre_fsck_tell(fsck, file, no_chunk, "record", "area %u: %s", a,
                        why.text);
@@ -198,8 +195,8 @@ static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
 gyre_status gyre_fsck_choose(gyre_fsck *fsck, uint64_t seq, gyre_error *error)
 {
     uint64_t newest = 0;
-    gyre_status status = gyre_store_choose(fsck->store, seq + 1, &newest,
-                                           error);
+    gyre_status status =
+        gyre_store_choose(fsck->store, seq + 1, &newest, error);
 
     if (status == GYRE_OK && fsck->store->now.seq != seq)
         status = gyre_fail(error, GYRE_IO,
@@ -246,7 +243,8 @@ static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
     if (fsck->manifest != NULL)
         gyre_fsck_tell(fsck, store->places[0].file, no_chunk, "manifest",
                        "%s/manifest.json is missing or damaged; the copy in a "
-                       "device file was used", store->path);
+                       "device file was used",
+                       store->path);
     status = check_heads(fsck, error);
     if (status != GYRE_OK)
         return status;
@@ -318,12 +316,11 @@ static gyre_status check_arguments(const gyre_store_options *options,
     return GYRE_OK;
 }
 
-gyre_status gyre_store_fsck(gyre_context *context, const char *path,
-                            const gyre_store_options *options, unsigned flags,
-                            void (*each)(void *user,
-                                         const gyre_fsck_problem *problem),
-                            void *user, gyre_fsck_report *report,
-                            gyre_error *error)
+gyre_status
+gyre_store_fsck(gyre_context *context, const char *path,
+                const gyre_store_options *options, unsigned flags,
+                void (*each)(void *user, const gyre_fsck_problem *problem),
+                void *user, gyre_fsck_report *report, gyre_error *error)
 {
     gyre_fsck fsck = {.each = each, .user = user};
     gyre_error text = {GYRE_OK, ""};
@@ -340,8 +337,8 @@ gyre_status gyre_store_fsck(gyre_context *context, const char *path,
     if (status == GYRE_OK)
         status = mend(&fsck, flags, &text);
     if (status == GYRE_OK && report != NULL) {
-        size_t size = report->size < sizeof(*report) ? report->size
-                                                     : sizeof(*report);
+        size_t size =
+            report->size < sizeof(*report) ? report->size : sizeof(*report);
 
         memcpy(report, &fsck.report, size);
         report->size = size;

@@ -16,25 +16,25 @@
 typedef enum gyre_chunk_health {
     GYRE_CHUNK_UNSEEN,
     GYRE_CHUNK_GOOD,
-    GYRE_CHUNK_LABEL,          /* data good, label not: nothing is lost */
+    GYRE_CHUNK_LABEL, /* data good, label not: nothing is lost */
     GYRE_CHUNK_BAD,
     GYRE_CHUNK_UNREADABLE
 } gyre_chunk_health;
 
 typedef struct gyre_fsck {
     gyre_store *store;
-    char *manifest;            /* a copy that stands in; or NULL */
+    char *manifest; /* a copy that stands in; or NULL */
     void (*each)(void *user, const gyre_fsck_problem *problem);
     void *user;
     gyre_fsck_report report;
-    uint8_t *health;           /* [chunks], of the newest record */
+    uint8_t *health; /* [chunks], of the newest record */
     uint64_t bad, unreadable, labels;
-    bool heads;                /* a superblock, copy or file size is wrong */
-    bool records[2];           /* a device lacks a record in this area */
-    uint64_t newest;           /* highest record number seen */
-    uint64_t previous;         /* number of the record before, if whole */
-    gyre_error unread;         /* a record that no device gave, or OK */
-    char what[16];             /* of the chunk looked at last */
+    bool heads;        /* a superblock, copy or file size is wrong */
+    bool records[2];   /* a device lacks a record in this area */
+    uint64_t newest;   /* highest record number seen */
+    uint64_t previous; /* number of the record before, if whole */
+    gyre_error unread; /* a record that no device gave, or OK */
+    char what[16];     /* of the chunk looked at last */
     char text[256];
 } gyre_fsck;
 

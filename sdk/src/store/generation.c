@@ -58,12 +58,12 @@ static gyre_status fill(void *user, size_t tensor, uint64_t first, size_t n,
         size_t m = piece(change->old, tensor, first, n);
 
         if (change->stop)
-            status = gyre_fail(error, GYRE_STOPPED,
-                               "stopped; store %s is as it was",
-                               change->old->path);
+            status =
+                gyre_fail(error, GYRE_STOPPED, "stopped; store %s is as it was",
+                          change->old->path);
         else
-            status = fill_piece(change, tensor, first, m, vars, out, stride,
-                                error);
+            status =
+                fill_piece(change, tensor, first, m, vars, out, stride, error);
         change->done += m * vars * sizeof(float);
         first += m;
         out += m;
@@ -82,7 +82,7 @@ static void fill_ended(void *user, uint32_t device, gyre_status status)
     pthread_mutex_lock(&change->lock);
     change->ended++;
     if (status != GYRE_OK)
-        change->stop = true;   /* the other devices need not go on */
+        change->stop = true; /* the other devices need not go on */
     pthread_cond_signal(&change->moved);
     pthread_mutex_unlock(&change->lock);
 }
@@ -129,15 +129,14 @@ static gyre_status inherit_optimizer(gyre_store *to, const gyre_store *from,
     to->state_version = from->state_version;
     to->kernel_hash = from->kernel_hash;
     to->layout.slots = from->layout.slots;
-    to->settings = gyre_alloc_zero(context, from->setting_count,
-                                   sizeof(gyre_setting));
+    to->settings =
+        gyre_alloc_zero(context, from->setting_count, sizeof(gyre_setting));
     whole = to->optimizer != NULL && to->optimizer_version != NULL &&
             to->variant != NULL && to->settings != NULL;
     if (to->settings != NULL)
         to->setting_count = from->setting_count;
     for (size_t i = 0; whole && i < from->setting_count; i++) {
-        to->settings[i].name = gyre_copy_text(context,
-                                              from->settings[i].name);
+        to->settings[i].name = gyre_copy_text(context, from->settings[i].name);
         to->settings[i].value = from->settings[i].value;
         whole = to->settings[i].name != NULL;
     }
@@ -157,8 +156,7 @@ static gyre_status inherit_tensors(gyre_store *to, const gyre_store *from,
     gyre_status status;
 
     if (tensors == NULL)
-        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %zu tensors",
-                         n);
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %zu tensors", n);
     for (size_t i = 0; i < n; i++) {
         const gyre_tensor_state *t = &from->layout.tensors[i];
 
@@ -168,8 +166,7 @@ static gyre_status inherit_tensors(gyre_store *to, const gyre_store *from,
         tensors[i].flags = t->flags;
         memcpy(tensors[i].shape, t->shape, sizeof(t->shape));
     }
-    status = gyre_layout_tensors(from->context, &to->layout, tensors, n,
-                                 error);
+    status = gyre_layout_tensors(from->context, &to->layout, tensors, n, error);
     gyre_free(from->context, tensors, n, sizeof(*tensors));
     for (size_t i = 0; status == GYRE_OK && i < n; i++)
         to->layout.tensors[i].step = from->layout.tensors[i].step;
@@ -183,13 +180,13 @@ static gyre_status check_places(const gyre_store *to, const gyre_store *from,
 {
     for (uint32_t d = 0; d < to->layout.devices; d++)
         for (uint32_t e = 0; e < from->layout.devices; e++)
-            if (gyre_place_same_block(to->places[d].file,
-                                      from->places[e].file))
+            if (gyre_place_same_block(to->places[d].file, from->places[e].file))
                 return gyre_fail(
                     error, GYRE_INVALID,
                     "store %s uses block file %s, and its new generation needs "
                     "a place of its own until it is whole: give another "
-                    "device, or a folder", from->path, to->places[d].file);
+                    "device, or a folder",
+                    from->path, to->places[d].file);
     return GYRE_OK;
 }
 
@@ -218,7 +215,7 @@ gyre_status gyre_change_inherit(gyre_change *change,
     if (status != GYRE_OK)
         return status;
     to = change->fresh;
-    to->read_only = true;      /* no rounds: no gradients to plan for */
+    to->read_only = true; /* no rounds: no gradients to plan for */
     memcpy(to->uuid, from->uuid, sizeof(to->uuid));
     memcpy(to->uuid_text, from->uuid_text, sizeof(to->uuid_text));
     to->generation = from->generation + 1;
@@ -290,10 +287,9 @@ static gyre_status flip(gyre_change *change, bool *keep, gyre_error *error)
 
 static gyre_status last_word(gyre_change *change, gyre_error *error)
 {
-    if (!change->stop &&
-        (change->progress == NULL ||
-         change->progress(change->progress_user, change->total,
-                          change->total) == 0))
+    if (!change->stop && (change->progress == NULL ||
+                          change->progress(change->progress_user, change->total,
+                                           change->total) == 0))
         return GYRE_OK;
     return gyre_fail(error, GYRE_STOPPED, "stopped; store %s is as it was",
                      change->old->path);
@@ -368,8 +364,8 @@ gyre_status gyre_store_reshard(gyre_context *context, const char *path,
     gyre_change change = {.progress = progress, .progress_user = user};
     gyre_error text = {GYRE_OK, ""};
     gyre_fp saved = gyre_fp_pin();
-    gyre_status status = gyre_change_begin(&change, context, path, options,
-                                           &text);
+    gyre_status status =
+        gyre_change_begin(&change, context, path, options, &text);
 
     if (status == GYRE_OK && (spec == NULL || spec->size < sizeof(*spec)))
         status = gyre_fail(&text, GYRE_INVALID,

@@ -17,7 +17,7 @@
 #include "store/store.h"
 
 typedef struct gyre_change {
-    gyre_store *old;           /* its lock covers both */
+    gyre_store *old; /* its lock covers both */
     gyre_store *fresh;
     /* Values that do not come from the old store; may be NULL.  Sets *given
      * when it filled variable `var` (0: the parameter) of the elements.
@@ -31,8 +31,8 @@ typedef struct gyre_change {
 
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    uint64_t done, total;      /* bytes filled */
-    uint32_t ended;            /* devices whose stream is over */
+    uint64_t done, total; /* bytes filled */
+    uint32_t ended;       /* devices whose stream is over */
     bool stop;
 } gyre_change;
 

@@ -73,9 +73,8 @@ static void claim_add(gyre_claim *claim, size_t at, uint64_t first,
 
 /* Claim a range under the lock; *add says that earlier micro-batches left
  * something to add to. */
-static gyre_status claim_range(gyre_round *round, size_t tensor,
-                               uint64_t first, uint64_t end, bool *add,
-                               gyre_error *error)
+static gyre_status claim_range(gyre_round *round, size_t tensor, uint64_t first,
+                               uint64_t end, bool *add, gyre_error *error)
 {
     const gyre_tensor_state *t = &round->store->layout.tensors[tensor];
     gyre_claim *claim = &round->claims[tensor];
@@ -115,9 +114,8 @@ void gyre_round_take_leaf(gyre_round *round, const gyre_tensor_state *t,
     int finite;
 
     round->leaves[grain] = gyre_device_leaf(
-        gyre_context_isa(store->context),
-        store->gradients + grain * GYRE_GRAIN, gyre_round_grain_elements(t, grain),
-        &finite);
+        gyre_context_isa(store->context), store->gradients + grain * GYRE_GRAIN,
+        gyre_round_grain_elements(t, grain), &finite);
     gyre_round_chunk_done(round, gyre_layout_chunk_of(&store->layout, grain),
                           1);
 }
@@ -181,8 +179,8 @@ static gyre_status check_piece(const gyre_tensor_state *t, uint64_t first,
     if (first > t->elements || count > t->elements - first)
         return gyre_fail(error, GYRE_RANGE,
                          "tensor %s has %llu elements; a gradient for "
-                         "[%llu, +%llu) is outside", t->name,
-                         (unsigned long long)t->elements,
+                         "[%llu, +%llu) is outside",
+                         t->name, (unsigned long long)t->elements,
                          (unsigned long long)first, (unsigned long long)count);
     if (g == NULL || (g->data == NULL && count > 0))
         return gyre_fail(error, GYRE_INVALID, "tensor %s: no gradient data",
@@ -190,13 +188,14 @@ static gyre_status check_piece(const gyre_tensor_state *t, uint64_t first,
     if (g->kind != GYRE_HOST_MEMORY)
         return gyre_fail(error, GYRE_UNSUPPORTED,
                          "tensor %s: gradients in memory of kind %d are not "
-                         "supported; copy them to the host first", t->name,
-                         (int)g->kind);
-    if (g->dtype != GYRE_F32 && g->dtype != GYRE_F64 &&
-        g->dtype != GYRE_BF16 && g->dtype != GYRE_F16)
+                         "supported; copy them to the host first",
+                         t->name, (int)g->kind);
+    if (g->dtype != GYRE_F32 && g->dtype != GYRE_F64 && g->dtype != GYRE_BF16 &&
+        g->dtype != GYRE_F16)
         return gyre_fail(error, GYRE_INVALID,
                          "tensor %s: gradients come as f32, f64, bf16 or f16, "
-                         "not %s", t->name,
+                         "not %s",
+                         t->name,
                          gyre_dtype_name(g->dtype) != NULL
                              ? gyre_dtype_name(g->dtype)
                              : "an unknown dtype");

@@ -16,9 +16,9 @@ typedef struct importing {
     gyre_change change;
     gyre_st st;
     bool opened;
-    uint32_t vars;             /* 1 + slots */
+    uint32_t vars;               /* 1 + slots */
     const gyre_st_tensor **from; /* [tensors][vars]: NULL keeps what is there */
-    bool complete;             /* every value is in the file */
+    bool complete;               /* every value is in the file */
     uint64_t not_a_number;
     const char *first_nan;
 } importing;
@@ -52,9 +52,9 @@ static void shape_text(uint32_t rank, const uint64_t *shape, char *text,
     size_t used = (size_t)snprintf(text, bytes, "[");
 
     for (uint32_t k = 0; k < rank && used < bytes; k++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%llu",
-                                 k > 0 ? ", " : "",
-                                 (unsigned long long)shape[k]);
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%llu",
+                             k > 0 ? ", " : "", (unsigned long long)shape[k]);
     if (used < bytes)
         snprintf(text + used, bytes - used, "]");
 }
@@ -76,15 +76,16 @@ static gyre_status match(importing *in, const gyre_st_tensor *t,
     if (!t->known)
         return gyre_fail(error, GYRE_UNSUPPORTED,
                          "%s: tensor \"%.200s\" is %s; F32, F64, BF16 or F16 "
-                         "can be taken", in->st.path, t->name, t->dtype);
+                         "can be taken",
+                         in->st.path, t->name, t->dtype);
     if (t->rank != want->rank ||
         memcmp(t->shape, want->shape, t->rank * sizeof(t->shape[0])) != 0) {
         shape_text(t->rank, t->shape, has, sizeof(has));
         shape_text(want->rank, want->shape, needs, sizeof(needs));
         return gyre_fail(error, GYRE_INVALID,
                          "%s: tensor \"%.200s\" has shape %s; in store %s it "
-                         "is %s", in->st.path, t->name, has, store->path,
-                         needs);
+                         "is %s",
+                         in->st.path, t->name, has, store->path, needs);
     }
     in->from[tensor * in->vars + var] = t;
     return GYRE_OK;
@@ -108,9 +109,9 @@ static gyre_status match_all(importing *in, gyre_error *error)
     const char *made_by = gyre_st_metadata(&in->st, "gyre.optimizer");
 
     in->vars = 1 + store->layout.slots;
-    in->from = gyre_alloc_zero(store->context,
-                               store->layout.tensor_count * in->vars,
-                               sizeof(*in->from));
+    in->from =
+        gyre_alloc_zero(store->context, store->layout.tensor_count * in->vars,
+                        sizeof(*in->from));
     if (in->from == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for an import");
     for (size_t i = 0; i < in->st.count; i++) {
@@ -125,7 +126,8 @@ static gyre_status match_all(importing *in, gyre_error *error)
     if (made_by != NULL && strcmp(made_by, store->optimizer) != 0)
         gyre_log(store->context, GYRE_LOG_WARNING,
                  "%s was exported from a store of optimizer %s; store %s has "
-                 "%s", in->st.path, made_by, store->path, store->optimizer);
+                 "%s",
+                 in->st.path, made_by, store->path, store->optimizer);
     return GYRE_OK;
 }
 
@@ -145,7 +147,8 @@ static gyre_status parse_steps(const importing *in, const char *text,
         json_decref(steps);
         return gyre_fail(error, GYRE_FORMAT,
                          "%s: metadata \"gyre.steps\" must be an object of "
-                         "numbers", in->st.path);
+                         "numbers",
+                         in->st.path);
     }
     *out = steps;
     return GYRE_OK;
@@ -172,8 +175,8 @@ static gyre_status take_tensor_steps(importing *in, const json_t *steps,
             (!json_is_integer(step) || json_integer_value(step) < 0))
             return gyre_fail(error, GYRE_FORMAT,
                              "%s: metadata \"gyre.steps\": tensor \"%s\" must "
-                             "have a whole number from 0", in->st.path,
-                             t->name);
+                             "have a whole number from 0",
+                             in->st.path, t->name);
         if (step != NULL && has_all(in, i))
             t->step = (uint64_t)json_integer_value(step);
         else
@@ -195,7 +198,8 @@ static gyre_status take_store_step(importing *in, gyre_error *error)
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
         return gyre_fail(error, GYRE_FORMAT,
                          "%s: metadata \"gyre.step\" must be a whole number, "
-                         "not \"%.40s\"", in->st.path, text);
+                         "not \"%.40s\"",
+                         in->st.path, text);
     in->change.fresh->now.step = step;
     return GYRE_OK;
 }
@@ -268,17 +272,17 @@ static gyre_status make(importing *in, const gyre_store_options *options,
 {
     gyre_store *old = in->change.old;
     const char *paths[GYRE_MAX_DEVICES];
-    gyre_store_spec spec = {.size = sizeof(spec), .devices = paths,
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .devices = paths,
                             .weights = old->layout.weights,
                             .device_count = old->layout.devices,
-                            .chunk_elements = old->layout.chunk_grains *
-                                              GYRE_GRAIN};
+                            .chunk_elements =
+                                old->layout.chunk_grains * GYRE_GRAIN};
     gyre_status status;
 
     for (uint32_t d = 0; d < old->layout.devices; d++)
-        paths[d] = strcmp(old->places[d].path, ".") == 0
-                       ? NULL
-                       : old->places[d].path;
+        paths[d] =
+            strcmp(old->places[d].path, ".") == 0 ? NULL : old->places[d].path;
     status = gyre_change_inherit(&in->change, &spec, options, error);
     if (status == GYRE_OK)
         status = take_steps(in, error);
@@ -300,8 +304,8 @@ gyre_status gyre_store_import(gyre_context *context, const char *path,
     importing in = {.change = {.progress = progress, .progress_user = user}};
     gyre_error text = {GYRE_OK, ""};
     gyre_fp saved = gyre_fp_pin();
-    gyre_status status = gyre_change_begin(&in.change, context, path, options,
-                                           &text);
+    gyre_status status =
+        gyre_change_begin(&in.change, context, path, options, &text);
 
     if (status == GYRE_OK && file == NULL)
         status = gyre_fail(&text, GYRE_INVALID, "an import needs a file");

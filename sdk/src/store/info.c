@@ -160,8 +160,8 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
     /* One more is what gyre_store_read keeps. */
     plan->buffer_bytes = gyre_layout_max_chunk_bytes(l) *
                          ((uint64_t)store->buffers * l->devices + 1);
-    plan->gradient_bytes = store->read_only ? 0
-                                            : l->train_grains * GYRE_GRAIN * 4;
+    plan->gradient_bytes =
+        store->read_only ? 0 : l->train_grains * GYRE_GRAIN * 4;
     plan->leaf_bytes = round > digest ? round : digest; /* never both */
     plan->table_bytes =
         l->chunks * (2 * sizeof(gyre_entry) + sizeof(gyre_chunk_place)) +
@@ -202,8 +202,7 @@ gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error)
                      (unsigned long long)plan.total_bytes,
                      (unsigned long long)plan.buffer_bytes,
                      (unsigned long long)plan.gradient_bytes,
-                     (unsigned long long)(plan.total_bytes -
-                                          plan.buffer_bytes -
+                     (unsigned long long)(plan.total_bytes - plan.buffer_bytes -
                                           plan.gradient_bytes),
                      (unsigned long long)store->memory_limit);
 }

@@ -81,8 +81,7 @@ static bool remove_file(gyre_context *context, char *file)
 
     if (unlink(file) != 0)
         return errno == ENOENT || errno == ENOTDIR;
-    gyre_log(context, GYRE_LOG_INFO, "removed %s, not part of the store",
-             file);
+    gyre_log(context, GYRE_LOG_INFO, "removed %s, not part of the store", file);
     if (slash != NULL && slash != file) {
         *slash = '\0';
         status = gyre_folder_sync(file, NULL);

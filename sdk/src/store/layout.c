@@ -16,8 +16,8 @@ static gyre_status count_elements(const gyre_tensor *tensor, uint64_t *out,
 
     if (tensor->rank > GYRE_MAX_RANK)
         return gyre_fail(error, GYRE_RANGE,
-                         "tensor %s: rank %u, at most %d allowed",
-                         tensor->name, tensor->rank, GYRE_MAX_RANK);
+                         "tensor %s: rank %u, at most %d allowed", tensor->name,
+                         tensor->rank, GYRE_MAX_RANK);
     for (uint32_t i = 0; i < tensor->rank; i++)
         if (tensor->shape[i] > INT64_MAX || /* JSON has no more */
             !gyre_mul(n, tensor->shape[i], &n) || n > UINT64_MAX / 4096)
@@ -49,9 +49,9 @@ static gyre_status check_names(gyre_context *context, gyre_layout *layout,
     qsort(sorted, n, sizeof(*sorted), by_name);
     for (size_t i = 1; i < n && status == GYRE_OK; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            status = gyre_fail(error, GYRE_DUPLICATE,
-                               "tensor name \"%s\" is given twice",
-                               sorted[i]->name);
+            status =
+                gyre_fail(error, GYRE_DUPLICATE,
+                          "tensor name \"%s\" is given twice", sorted[i]->name);
     gyre_free(context, sorted, n, sizeof(*sorted));
     return status;
 }
@@ -116,7 +116,8 @@ gyre_status gyre_layout_tensors(gyre_context *context, gyre_layout *layout,
     if (count == 0 || tensors == NULL)
         return gyre_fail(error, GYRE_INVALID,
                          "a store needs at least one tensor");
-    layout->tensors = gyre_alloc_zero(context, count, sizeof(gyre_tensor_state));
+    layout->tensors =
+        gyre_alloc_zero(context, count, sizeof(gyre_tensor_state));
     if (layout->tensors != NULL) {
         layout->tensor_count = count; /* what both are freed with */
         layout->order = gyre_alloc_zero(context, count, sizeof(size_t));
@@ -187,9 +188,8 @@ uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk)
 static uint64_t bytes_of(const gyre_layout *layout, uint64_t grains,
                          uint64_t vars)
 {
-    return gyre_round_up(grains * GYRE_GRAIN * sizeof(float) * vars +
-                             GYRE_LABEL,
-                         layout->align);
+    return gyre_round_up(
+        grains * GYRE_GRAIN * sizeof(float) * vars + GYRE_LABEL, layout->align);
 }
 
 uint64_t gyre_layout_chunk_bytes(const gyre_layout *layout, uint64_t chunk)
@@ -255,8 +255,8 @@ static uint32_t choose_device(const gyre_layout *layout, const uint64_t *given,
 static gyre_status place_chunks(gyre_context *context, gyre_layout *layout,
                                 gyre_error *error)
 {
-    uint64_t *given = gyre_alloc_zero(context, layout->devices,
-                                      sizeof(uint64_t));
+    uint64_t *given =
+        gyre_alloc_zero(context, layout->devices, sizeof(uint64_t));
     double total = 0;
 
     if (given == NULL)
@@ -294,14 +294,14 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
         gyre_format_head_bytes(layout->chunks, layout->tensor_count) +
             layout->blob_capacity,
         align);
-    layout->area_at[0] = gyre_round_up(GYRE_PAGE + layout->manifest_bytes,
-                                       align);
+    layout->area_at[0] =
+        gyre_round_up(GYRE_PAGE + layout->manifest_bytes, align);
     layout->area_at[1] = layout->area_at[0] + layout->area_bytes;
     layout->data_at = layout->area_at[1] + layout->area_bytes;
-    layout->places = gyre_alloc_zero(context, layout->chunks,
-                                     sizeof(gyre_chunk_place));
-    layout->device_bytes = gyre_alloc_zero(context, layout->devices,
-                                           sizeof(uint64_t));
+    layout->places =
+        gyre_alloc_zero(context, layout->chunks, sizeof(gyre_chunk_place));
+    layout->device_bytes =
+        gyre_alloc_zero(context, layout->devices, sizeof(uint64_t));
     if ((layout->places == NULL && layout->chunks > 0) ||
         layout->device_bytes == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for %llu chunks",
@@ -318,8 +318,7 @@ void gyre_layout_free(gyre_context *context, gyre_layout *layout)
     gyre_free(context, layout->order, layout->tensor_count, sizeof(size_t));
     gyre_free(context, layout->places, layout->chunks,
               sizeof(gyre_chunk_place));
-    gyre_free(context, layout->device_bytes, layout->devices,
-              sizeof(uint64_t));
+    gyre_free(context, layout->device_bytes, layout->devices, sizeof(uint64_t));
     gyre_free(context, layout->weights, layout->devices, sizeof(double));
     memset(layout, 0, sizeof(*layout));
 }
@@ -364,16 +363,15 @@ bool gyre_layout_next_run(const gyre_layout *layout, uint64_t chunk,
         run->index = (lo - t->first_grain) * GYRE_GRAIN;
         run->at = (size_t)(lo - from) * GYRE_GRAIN;
         end = (hi - t->first_grain) * GYRE_GRAIN;
-        run->n = (size_t)((end < t->elements ? end : t->elements) -
-                          run->index);
+        run->n = (size_t)((end < t->elements ? end : t->elements) - run->index);
         (*cursor)++;
         return true;
     }
     return false;
 }
 
-void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk,
-                          char *text, size_t bytes)
+void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk, char *text,
+                          size_t bytes)
 {
     size_t cursor = GYRE_RUN_FIRST, used = 0, shown = 0;
     gyre_run run;

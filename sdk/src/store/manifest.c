@@ -34,9 +34,9 @@ static json_t *optimizer_json(const gyre_store *store)
         json_object_set_new(settings, store->settings[i].name,
                             json_real(store->settings[i].value));
     for (uint32_t i = 0; i < store->layout.slots; i++)
-        json_array_append_new(
-            slots, json_pack("{s:s, s:f}", "name", store->slot_names[i],
-                             "initial", (double)store->slot_initial[i]));
+        json_array_append_new(slots, json_pack("{s:s, s:f}", "name",
+                                               store->slot_names[i], "initial",
+                                               (double)store->slot_initial[i]));
     snprintf(hash, sizeof(hash), "%016" PRIx64, store->kernel_hash);
     json_object_set_new(object, "name", json_string(store->optimizer));
     json_object_set_new(object, "version",
@@ -207,12 +207,12 @@ gyre_status gyre_file_replace(const gyre_store *store, const char *name,
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s", aside);
     status = gyre_file_write(fd, aside, text, strlen(text), error);
     if (status == GYRE_OK && fsync(fd) != 0)
-        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s",
-                                 aside);
+        status =
+            gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", aside);
     close(fd);
     if (status == GYRE_OK && rename(aside, path) != 0)
-        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s",
-                                 aside);
+        status =
+            gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s", aside);
     if (status != GYRE_OK) {
         unlink(aside);
         return status;
@@ -236,7 +236,7 @@ gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
 
 typedef struct reader {
     gyre_store *store;
-    const char *from;          /* file name, for messages */
+    const char *from; /* file name, for messages */
     gyre_error *error;
 } reader;
 
@@ -288,7 +288,8 @@ static gyre_status read_settings(const reader *r, json_t *settings)
         return no_memory(r);
     store->setting_count = n;
     n = 0;
-    json_object_foreach(settings, key, value) {
+    json_object_foreach(settings, key, value)
+    {
         if (!json_is_number(value))
             return bad(r, "optimizer.parameters", "numbers");
         store->settings[n].name = gyre_copy_text(store->context, key);
@@ -303,19 +304,19 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
 {
     gyre_store *store = r->store;
     json_t *slots = json_object_get(object, "slots");
-    const char *hash = json_string_value(json_object_get(object,
-                                                         "kernel_hash"));
+    const char *hash =
+        json_string_value(json_object_get(object, "kernel_hash"));
     static const char want[] = "an object with name, version, variant";
     uint64_t version;
-    gyre_status status = take_text(r, object, "name", "optimizer", want,
-                                   &store->optimizer);
+    gyre_status status =
+        take_text(r, object, "name", "optimizer", want, &store->optimizer);
 
     if (status == GYRE_OK)
         status = take_text(r, object, "version", "optimizer", want,
                            &store->optimizer_version);
     if (status == GYRE_OK)
-        status = take_text(r, object, "variant", "optimizer", want,
-                           &store->variant);
+        status =
+            take_text(r, object, "variant", "optimizer", want, &store->variant);
     if (status != GYRE_OK)
         return status;
     if (!get_u64(object, "state_version", UINT32_MAX, &version) ||
@@ -357,9 +358,9 @@ static gyre_status read_devices(const reader *r, json_t *array)
         const char *uuid = json_string_value(json_object_get(device, "uuid"));
         double weight = json_number_value(json_object_get(device, "weight"));
         gyre_place *place = &store->places[d];
-        gyre_status status = take_text(r, device, "path", "devices",
-                                       "objects with path, uuid, weight",
-                                       &place->path);
+        gyre_status status =
+            take_text(r, device, "path", "devices",
+                      "objects with path, uuid, weight", &place->path);
 
         if (status != GYRE_OK)
             return status;
@@ -403,19 +404,18 @@ static gyre_status read_tensors(const reader *r, json_t *array)
 {
     gyre_store *store = r->store;
     size_t n = json_array_size(array);
-    gyre_tensor *tensors = gyre_alloc_zero(store->context, n,
-                                           sizeof(*tensors));
+    gyre_tensor *tensors = gyre_alloc_zero(store->context, n, sizeof(*tensors));
     gyre_status status = GYRE_OK;
 
     if (tensors == NULL && n > 0)
         return no_memory(r);
     for (size_t i = 0; i < n && status == GYRE_OK; i++)
         if (!read_tensor(json_array_get(array, i), &tensors[i]))
-            status = bad(r, "tensors",
-                         "objects with name, shape, group, frozen");
+            status =
+                bad(r, "tensors", "objects with name, shape, group, frozen");
     if (status == GYRE_OK)
-        status = gyre_layout_tensors(store->context, &store->layout, tensors,
-                                     n, r->error);
+        status = gyre_layout_tensors(store->context, &store->layout, tensors, n,
+                                     r->error);
     gyre_free(store->context, tensors, n, sizeof(*tensors));
     return status;
 }
@@ -429,7 +429,8 @@ static gyre_status read_numbers(const reader *r, json_t *root)
 
     if (!get_u64(root, "version", UINT32_MAX, &version) ||
         version != FORMAT_VERSION)
-        return bad(r, "version", "1, the format this library reads; use the "
+        return bad(r, "version",
+                   "1, the format this library reads; use the "
                    "Gyre that wrote it, export there and import here");
     uuid = json_string_value(json_object_get(root, "uuid"));
     if (uuid == NULL || !gyre_uuid_parse(uuid, store->uuid))

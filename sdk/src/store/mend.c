@@ -24,8 +24,7 @@ static gyre_status mend_label(gyre_store *store, uint64_t chunk, void *page,
     const gyre_entry *entry = &store->current[chunk];
     uint64_t at = gyre_layout_offset(layout, chunk, entry->version) +
                   (uint64_t)gyre_layout_vars(layout, chunk) *
-                      gyre_layout_chunk_elements(layout, chunk) *
-                      sizeof(float);
+                      gyre_layout_chunk_elements(layout, chunk) * sizeof(float);
 
     gyre_format_label(page, store->uuid, store->generation, chunk, entry);
     return gyre_workers_write_one(store, layout->places[chunk].device, page,
@@ -73,12 +72,12 @@ static gyre_status mend_records(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
     bool both = fsck->records[store->area];
-    gyre_status status = gyre_store_commit_now(store, store->blob,
-                                               store->blob_bytes, error);
+    gyre_status status =
+        gyre_store_commit_now(store, store->blob, store->blob_bytes, error);
 
     if (status == GYRE_OK && both)
-        status = gyre_store_commit_now(store, store->blob, store->blob_bytes,
-                                       error);
+        status =
+            gyre_store_commit_now(store, store->blob, store->blob_bytes, error);
     return status;
 }
 
@@ -127,8 +126,7 @@ static json_t *old_ranges(const gyre_store *store)
 
     snprintf(path, sizeof(path), "%s/salvaged.json", store->path);
     root = json_load_file(path, 0, NULL);
-    if (json_is_array(json_object_get(root, "ranges")) &&
-        store->now.salvaged)
+    if (json_is_array(json_object_get(root, "ranges")) && store->now.salvaged)
         ranges = json_incref(json_object_get(root, "ranges"));
     json_decref(root);
     return ranges != NULL ? ranges : json_array();
@@ -142,13 +140,12 @@ static bool add_ranges(const gyre_store *store, uint64_t chunk, json_t *ranges)
 
     while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run))
         good &= json_array_append_new(
-                    ranges,
-                    json_pack("{s:s, s:I, s:I, s:I, s:I}", "tensor",
-                              store->layout.tensors[run.tensor].name, "first",
-                              (json_int_t)run.index, "end",
-                              (json_int_t)(run.index + run.n), "chunk",
-                              (json_int_t)chunk, "step",
-                              (json_int_t)store->now.step)) == 0;
+                    ranges, json_pack("{s:s, s:I, s:I, s:I, s:I}", "tensor",
+                                      store->layout.tensors[run.tensor].name,
+                                      "first", (json_int_t)run.index, "end",
+                                      (json_int_t)(run.index + run.n), "chunk",
+                                      (json_int_t)chunk, "step",
+                                      (json_int_t)store->now.step)) == 0;
     return good;
 }
 
@@ -187,10 +184,10 @@ static gyre_status accept_chunk(void *user, uint32_t device, gyre_work work,
 
     (void)device;
     (void)error;
-    entry->hash = gyre_device_hash(
-        data, vars, elements,
-        gyre_format_seed(store->uuid, store->generation, work.chunk,
-                         entry->step));
+    entry->hash =
+        gyre_device_hash(data, vars, elements,
+                         gyre_format_seed(store->uuid, store->generation,
+                                          work.chunk, entry->step));
     gyre_format_label(data + vars * elements, store->uuid, store->generation,
                       work.chunk, entry);
     *write = (int)entry->version;
@@ -200,9 +197,8 @@ static gyre_status accept_chunk(void *user, uint32_t device, gyre_work work,
 static gyre_status accept_all(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
-    gyre_stream stream = {.table = store->committed,
-                          .process = accept_chunk,
-                          .user = store};
+    gyre_stream stream = {
+        .table = store->committed, .process = accept_chunk, .user = store};
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < store->layout.chunks; c++)
@@ -223,8 +219,8 @@ gyre_status gyre_fsck_salvage(gyre_fsck *fsck, gyre_error *error)
         return gyre_fail(error, GYRE_IO,
                          "store %s: %llu chunks cannot be read at all, and "
                          "nothing stands in for them; nothing was changed: "
-                         "restore it from an export", store->path,
-                         (unsigned long long)fsck->unreadable);
+                         "restore it from an export",
+                         store->path, (unsigned long long)fsck->unreadable);
     gyre_store_take_commit(store);
     status = write_ranges(fsck, error);
     if (status == GYRE_OK)

@@ -60,7 +60,8 @@ static gyre_status check_super(const gyre_store *store, uint32_t d,
         memcmp(super->device, place->uuid, 16) != 0 || super->index != d)
         return gyre_fail(error, GYRE_FORMAT,
                          "%s is device %u of generation %llu; wanted is device "
-                         "%u of generation %llu", place->file, super->index,
+                         "%u of generation %llu",
+                         place->file, super->index,
                          (unsigned long long)super->generation, d,
                          (unsigned long long)store->generation);
     if (super->area_at[0] != store->layout.area_at[0] ||
@@ -112,7 +113,8 @@ static gyre_status open_place(gyre_store *store, uint32_t d, uint32_t *found,
     if (first != GYRE_NOT_FOUND && first != GYRE_FORMAT)
         return first;
     for (uint32_t k = 0; k < store->layout.devices; k++)
-        if (k != d && strcmp(store->places[k].path, store->places[d].path) != 0 &&
+        if (k != d &&
+            strcmp(store->places[k].path, store->places[d].path) != 0 &&
             try_place(store, d, k, NULL) == GYRE_OK) {
             gyre_log(store->context, GYRE_LOG_WARNING,
                      "device %u was found as %s", d, store->places[d].file);
@@ -136,8 +138,7 @@ static gyre_status open_anyway(gyre_store *store, uint32_t d,
     place->file = file;
     status = gyre_io_open_file(file, 0, &place->fd, &place->direct, error);
     if (status == GYRE_OK)
-        status = gyre_place_lock_file(store, place, store->lock_wait_ns,
-                                      error);
+        status = gyre_place_lock_file(store, place, store->lock_wait_ns, error);
     if (status == GYRE_OK)
         store->complain(store->complain_user, d, why);
     return status;
@@ -205,7 +206,7 @@ static gyre_status check_list(const gyre_store *store,
     size_t want = options != NULL ? options->device_count : 0;
 
     if (list != NULL && want == 0)
-        want = 1;              /* as in gyre_store_spec */
+        want = 1; /* as in gyre_store_spec */
     if (want != 0 && want != have)
         return gyre_fail(error, GYRE_LAYOUT,
                          "store %s has %u device%s and %zu were asked for; to "
@@ -214,13 +215,12 @@ static gyre_status check_list(const gyre_store *store,
                          store->path, want);
     for (uint32_t d = 0; list != NULL && d < want; d++)
         if (!same_place(store, d, list[d]))
-            return gyre_fail(error, GYRE_LAYOUT,
-                             "device %u of store %s is %s, not %s; to move it "
-                             "run: gyre store reshard %s --device PATH ...",
-                             d, store->path,
-                             gyre_place_folder(store, store->places[d].path),
-                             list[d] != NULL ? list[d] : store->path,
-                             store->path);
+            return gyre_fail(
+                error, GYRE_LAYOUT,
+                "device %u of store %s is %s, not %s; to move it "
+                "run: gyre store reshard %s --device PATH ...",
+                d, store->path, gyre_place_folder(store, store->places[d].path),
+                list[d] != NULL ? list[d] : store->path, store->path);
     return GYRE_OK;
 }
 
@@ -229,12 +229,12 @@ static gyre_status check_list(const gyre_store *store,
 static gyre_status check_entries(const gyre_store *store, gyre_error *error)
 {
     for (uint64_t c = 0; c < store->layout.chunks; c++)
-        if (store->current[c].version >= gyre_layout_versions(&store->layout,
-                                                              c))
+        if (store->current[c].version >=
+            gyre_layout_versions(&store->layout, c))
             return gyre_fail(error, GYRE_FORMAT,
                              "store %s: the record names a slot that chunk "
-                             "%llu does not have", store->path,
-                             (unsigned long long)c);
+                             "%llu does not have",
+                             store->path, (unsigned long long)c);
     return GYRE_OK;
 }
 
@@ -253,9 +253,9 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
             const uint64_t *steps;
             const void *blob;
             gyre_record record;
-            gyre_status status = gyre_workers_read(
-                store, d, store->image, layout->area_bytes,
-                layout->area_at[a], &why);
+            gyre_status status =
+                gyre_workers_read(store, d, store->image, layout->area_bytes,
+                                  layout->area_at[a], &why);
 
             if (status != GYRE_OK && unread[a].status == GYRE_OK)
                 unread[a] = why;
@@ -287,7 +287,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
     if (best == 0)
         return gyre_fail(error, GYRE_NOT_FOUND,
                          "store %s: no device holds a whole commit record "
-                         "(%s)", store->path, why.text);
+                         "(%s)",
+                         store->path, why.text);
     return check_entries(store, error);
 }
 
@@ -307,8 +308,8 @@ gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
     const gyre_layout *layout = &store->layout;
     size_t vars = gyre_layout_vars(layout, chunk);
     size_t elements = gyre_layout_chunk_elements(layout, chunk);
-    uint64_t seed = gyre_format_seed(store->uuid, store->generation, chunk,
-                                     entry->step);
+    uint64_t seed =
+        gyre_format_seed(store->uuid, store->generation, chunk, entry->step);
     char text[200], range[256];
 
     if (gyre_device_hash(data, vars, elements, seed) == entry->hash)
@@ -334,9 +335,8 @@ static gyre_status verify_chunk(void *user, uint32_t device, gyre_work work,
 
 static gyre_status verify_all(gyre_store *store, gyre_error *error)
 {
-    gyre_stream stream = {.table = store->current,
-                          .process = verify_chunk,
-                          .user = store};
+    gyre_stream stream = {
+        .table = store->current, .process = verify_chunk, .user = store};
 
     return gyre_workers_each(store, &stream, 0, store->layout.chunks, error);
 }
@@ -359,8 +359,8 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
         return gyre_fail(error, GYRE_DIRTY,
                          "store %s works in place and was interrupted inside a "
                          "round after step %llu: its contents are a mixture; "
-                         "restore it from an export", store->path,
-                         (unsigned long long)store->now.step);
+                         "restore it from an export",
+                         store->path, (unsigned long long)store->now.step);
     if (store->fast)
         return GYRE_OK;
     status = verify_all(store, error);
@@ -371,7 +371,8 @@ static gyre_status settle_record(gyre_store *store, gyre_error *error)
         verify_all(store, &why) != GYRE_OK)
         return gyre_fail_prefix(error, status,
                                 "store %s, and the commit before is not whole "
-                                "either", store->path);
+                                "either",
+                                store->path);
     store->fell_back = true;
     gyre_log(store->context, GYRE_LOG_WARNING,
              "store %s: went back to step %llu: %s", store->path,
@@ -439,9 +440,9 @@ gyre_status gyre_store_attach(gyre_store *store,
     if (status == GYRE_OK)
         status = gyre_place_lock(store, store->lock_wait_ns, error);
     if (status == GYRE_OK && store->manifest != NULL)
-        status = gyre_manifest_parse(store, store->manifest,
-                                     strlen(store->manifest), store->path,
-                                     error);
+        status =
+            gyre_manifest_parse(store, store->manifest, strlen(store->manifest),
+                                store->path, error);
     else if (status == GYRE_OK)
         status = gyre_manifest_read(store, error);
     if (status == GYRE_OK)
@@ -470,20 +471,20 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
         return GYRE_OK;
     gyre_journal_settle(store->context, store->path, store);
     if (store->fell_back)
-        status = gyre_store_commit_now(store, store->blob, store->blob_bytes,
-                                       error);
+        status =
+            gyre_store_commit_now(store, store->blob, store->blob_bytes, error);
     return status;
 }
 
 gyre_status gyre_store_open(gyre_context *context, const char *path,
-                            const gyre_store_options *options,
-                            gyre_store **out, gyre_error *error)
+                            const gyre_store_options *options, gyre_store **out,
+                            gyre_error *error)
 {
     gyre_error text = {GYRE_OK, ""};
     gyre_fp saved = gyre_fp_pin();
     gyre_store *store;
-    gyre_status status = gyre_store_blank(context, path, options, &store,
-                                          &text);
+    gyre_status status =
+        gyre_store_blank(context, path, options, &store, &text);
 
     if (status == GYRE_OK) {
         status = gyre_store_attach(store, options, &text);

@@ -101,7 +101,8 @@ static gyre_status lock_failed(gyre_store *store, int fd, gyre_error *error)
                          store->path);
     return gyre_fail(error, GYRE_BUSY,
                      "store %s is in use by process %ld; wait for it to end "
-                     "or stop it", store->path, owner);
+                     "or stop it",
+                     store->path, owner);
 }
 
 /* Take the lock in `fd`; BUSY when its owner lives, or for too long. */
@@ -145,8 +146,8 @@ gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
         if (fd < 0 && store->read_only && (errno == EACCES || errno == EROFS))
             return GYRE_OK;
         if (fd < 0)
-            return gyre_fail_errno(error, GYRE_SYSTEM, errno,
-                                   "cannot open %s", path);
+            return gyre_fail_errno(error, GYRE_SYSTEM, errno, "cannot open %s",
+                                   path);
         status = wait_for_lock(store, fd, until, error);
         if (status != GYRE_OK) {
             close(fd);
@@ -181,13 +182,14 @@ gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
 
     while (flock(place->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return gyre_fail_errno(error, GYRE_SYSTEM, errno,
-                                   "cannot lock %s", place->file);
+            return gyre_fail_errno(error, GYRE_SYSTEM, errno, "cannot lock %s",
+                                   place->file);
         if (gyre_now() >= until)
             return gyre_fail(error, GYRE_BUSY,
                              "%s stays locked: another process has it open, or "
                              "the writes of one that died are still in flight "
-                             "after %llu s", place->file,
+                             "after %llu s",
+                             place->file,
                              (unsigned long long)(wait_ns / 1000000000));
         if (!told)
             gyre_log(store->context, GYRE_LOG_INFO,

@@ -25,10 +25,10 @@
 typedef struct recovering {
     gyre_context *context;
     const char *folder;
-    char *text;                /* best so far */
+    char *text; /* best so far */
     uint64_t generation;
     uint8_t uuid[16];
-    bool several;              /* stores */
+    bool several; /* stores */
 } recovering;
 
 /* UUID8.gN.dNN */
@@ -76,11 +76,11 @@ static bool has_record(gyre_store *probe, int fd)
         const void *blob;
         gyre_record record;
 
-        found = read_all(fd, image, bytes, layout->area_at[a]) &&
-                gyre_format_read_area(image, bytes, probe->uuid,
-                                      probe->generation, layout->chunks,
-                                      layout->tensor_count, &record, &entries,
-                                      &steps, &blob, NULL) == GYRE_OK;
+        found =
+            read_all(fd, image, bytes, layout->area_at[a]) &&
+            gyre_format_read_area(image, bytes, probe->uuid, probe->generation,
+                                  layout->chunks, layout->tensor_count, &record,
+                                  &entries, &steps, &blob, NULL) == GYRE_OK;
     }
     gyre_free(probe->context, image, bytes, 1);
     return found;
@@ -115,8 +115,7 @@ static char *read_copy(recovering *r, int fd, gyre_super *super)
 
     if (!read_all(fd, page, sizeof(page), 0) ||
         gyre_format_read_super(page, "", super, NULL) != GYRE_OK ||
-        fstat(fd, &info) != 0 ||
-        super->manifest_bytes > (uint64_t)info.st_size)
+        fstat(fd, &info) != 0 || super->manifest_bytes > (uint64_t)info.st_size)
         return NULL;
     text = gyre_alloc_zero(r->context, super->manifest_bytes + 1, 1);
     if (text == NULL)
@@ -142,8 +141,7 @@ static void try_file(recovering *r, const char *name)
         return;
     text = read_copy(r, fd, &super);
     if (text != NULL && fits(r, fd, &super, text)) {
-        r->several |= r->text != NULL &&
-                      memcmp(r->uuid, super.store, 16) != 0;
+        r->several |= r->text != NULL && memcmp(r->uuid, super.store, 16) != 0;
         if (r->text == NULL || super.generation > r->generation) {
             gyre_free_text(r->context, r->text);
             r->text = text;
@@ -174,8 +172,7 @@ gyre_status gyre_fsck_recover(gyre_context *context, const char *path,
         return GYRE_OK;
     }
     gyre_free_text(context, r.text);
-    return gyre_fail(error, GYRE_NOT_FOUND,
-                     "%s: %s", path,
+    return gyre_fail(error, GYRE_NOT_FOUND, "%s: %s", path,
                      r.several ? "device files of several stores are there"
                                : "no device file there has a whole manifest");
 }

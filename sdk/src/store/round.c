@@ -11,8 +11,7 @@
 /* ---- begin ------------------------------------------------------------ */
 
 static gyre_status check_numbers(const gyre_store *store,
-                                 const gyre_round_options *o,
-                                 gyre_error *error)
+                                 const gyre_round_options *o, gyre_error *error)
 {
     int exponent;
 
@@ -20,9 +19,8 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_INVALID,
                          "gyre_round_options.size is too small for this "
                          "library: zero the struct and set size");
-    if (o->loss_scale != 0 &&
-        (!(o->loss_scale > 0) || isinf(o->loss_scale) ||
-         frexp(o->loss_scale, &exponent) != 0.5))
+    if (o->loss_scale != 0 && (!(o->loss_scale > 0) || isinf(o->loss_scale) ||
+                               frexp(o->loss_scale, &exponent) != 0.5))
         return gyre_fail(error, GYRE_RANGE,
                          "loss_scale is %g; a power of two is needed",
                          o->loss_scale);
@@ -40,7 +38,8 @@ static gyre_status check_numbers(const gyre_store *store,
     if (!(o->clip >= 0) || isinf(o->clip))
         return gyre_fail(error, GYRE_RANGE,
                          "clip is %g; a limit above 0, or 0 for none, is "
-                         "needed", o->clip);
+                         "needed",
+                         o->clip);
     if (o->early && o->clip > 0)
         return gyre_fail(error, GYRE_INVALID,
                          "an early update cannot wait for the norm: give clip "
@@ -71,9 +70,9 @@ static gyre_status take_scalars(gyre_round *round, const gyre_round_options *o,
         const gyre_group *group = o->group_count > 0 ? &o->groups[g] : NULL;
         const float *last = NULL;
         uint64_t last_step = 0;
-        gyre_status status = gyre_opt_values(
-            store->opt, group != NULL ? group->settings : NULL,
-            group != NULL ? group->count : 0, values, error);
+        gyre_status status =
+            gyre_opt_values(store->opt, group != NULL ? group->settings : NULL,
+                            group != NULL ? group->count : 0, values, error);
 
         if (status != GYRE_OK)
             return gyre_fail_prefix(error, status, "group %u", g);
@@ -87,8 +86,8 @@ static gyre_status take_scalars(gyre_round *round, const gyre_round_options *o,
                 memcpy(out, last, GYRE_OPT_MAX_SCALARS * sizeof(float));
                 continue;
             }
-            status = gyre_opt_scalars(store->opt, values, t->step + 1, out,
-                                      error);
+            status =
+                gyre_opt_scalars(store->opt, values, t->step + 1, out, error);
             if (status != GYRE_OK)
                 return gyre_fail_prefix(error, status, "group %u", g);
             last = out;
@@ -153,8 +152,8 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
 
     round->claims = gyre_alloc_zero(context, tensors, sizeof(gyre_claim));
     round->skip = gyre_alloc_zero(context, tensors, sizeof(bool));
-    round->scalars = gyre_alloc_zero(
-        context, tensors, GYRE_OPT_MAX_SCALARS * sizeof(float));
+    round->scalars =
+        gyre_alloc_zero(context, tensors, GYRE_OPT_MAX_SCALARS * sizeof(float));
     round->tensor_left = gyre_alloc_zero(context, tensors, sizeof(uint64_t));
     round->grain_left = gyre_alloc_zero(context, grains, sizeof(uint16_t));
     round->leaves = gyre_alloc_zero(context, grains, sizeof(double));
@@ -163,8 +162,8 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
     round->fresh = gyre_alloc_zero(context, chunks, sizeof(gyre_entry));
     if (store->gradients == NULL) {
         store->gradient_count = (size_t)layout->train_grains * GYRE_GRAIN + 1;
-        store->gradients = gyre_alloc(context, store->gradient_count,
-                                      sizeof(float));
+        store->gradients =
+            gyre_alloc(context, store->gradient_count, sizeof(float));
     }
     if (round->claims == NULL || round->skip == NULL ||
         round->scalars == NULL || round->tensor_left == NULL ||
@@ -175,9 +174,8 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
                          "no memory for a round (%llu gradient bytes)",
                          (unsigned long long)store->gradient_count * 4);
     count_chunks(round);
-    round->segments = gyre_alloc(context,
-                                 (round->max_runs + 1) * layout->devices,
-                                 sizeof(gyre_segment));
+    round->segments = gyre_alloc(
+        context, (round->max_runs + 1) * layout->devices, sizeof(gyre_segment));
     if (round->segments == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
     return GYRE_OK;
@@ -197,8 +195,8 @@ void gyre_round_discard(gyre_round *round)
         (void)gyre_workers_join(store, NULL, NULL);
     }
     for (size_t i = 0; round->claims != NULL && i < tensors; i++)
-        gyre_free(context, round->claims[i].ends,
-                  round->claims[i].capacity * 2, sizeof(uint64_t));
+        gyre_free(context, round->claims[i].ends, round->claims[i].capacity * 2,
+                  sizeof(uint64_t));
     gyre_free(context, round->claims, tensors, sizeof(gyre_claim));
     gyre_free(context, round->skip, tensors, sizeof(bool));
     gyre_free(context, round->scalars, tensors,
@@ -209,8 +207,8 @@ void gyre_round_discard(gyre_round *round)
     gyre_free(context, round->chunk_left, chunks, sizeof(uint64_t));
     gyre_free(context, round->chunk_state, chunks, sizeof(uint8_t));
     gyre_free(context, round->fresh, chunks, sizeof(gyre_entry));
-    gyre_free(context, round->segments,
-              (round->max_runs + 1) * layout->devices, sizeof(gyre_segment));
+    gyre_free(context, round->segments, (round->max_runs + 1) * layout->devices,
+              sizeof(gyre_segment));
     pthread_cond_destroy(&round->moved);
     pthread_mutex_destroy(&round->lock);
     store->round = NULL;
@@ -247,9 +245,8 @@ gyre_status gyre_round_begin(gyre_store *store,
         round->scale = store->now.scaler.scale;
     round->denominator = options->denominator != 0 ? options->denominator : 1;
     round->clip = options->clip;
-    round->micro_batches = options->micro_batches != 0
-                               ? options->micro_batches
-                               : 1;
+    round->micro_batches =
+        options->micro_batches != 0 ? options->micro_batches : 1;
     round->early = options->early != 0;
     round->dynamic = options->dynamic_scale != 0;
     round->q = (float)(1.0 / (round->scale * round->denominator));
@@ -339,9 +336,9 @@ gyre_status gyre_round_absent(gyre_round *round, size_t tensor,
         return GYRE_OK;
     pthread_mutex_lock(&round->lock);
     if (round->state != GYRE_ROUND_OPEN || round->ended)
-        status = gyre_fail(error, GYRE_STATE,
-                           "tensor %s: the round takes no more gradients",
-                           t->name);
+        status =
+            gyre_fail(error, GYRE_STATE,
+                      "tensor %s: the round takes no more gradients", t->name);
     else if (claim->got > 0 || claim->absent)
         status = gyre_fail(error, GYRE_DUPLICATE,
                            "tensor %s: %s in this micro-batch", t->name,

@@ -26,12 +26,12 @@
 #include "store/store.h"
 
 typedef struct gyre_claim {
-    uint64_t *ends;        /* disjoint ranges, ascending: begin, end, ... */
-    size_t count;          /* of ranges */
+    uint64_t *ends; /* disjoint ranges, ascending: begin, end, ... */
+    size_t count;   /* of ranges */
     size_t capacity;
-    uint64_t got;          /* elements in this micro-batch */
-    bool absent;           /* in this micro-batch */
-    bool filled;           /* by an earlier micro-batch */
+    uint64_t got; /* elements in this micro-batch */
+    bool absent;  /* in this micro-batch */
+    bool filled;  /* by an earlier micro-batch */
     bool released;
 } gyre_claim;
 
@@ -42,33 +42,37 @@ typedef enum gyre_round_state {
 } gyre_round_state;
 
 /* What happened to a trainable chunk in this round. */
-enum { GYRE_CHUNK_PUSHED = 1, GYRE_CHUNK_UPDATED = 2, GYRE_CHUNK_DELIVERED = 4 };
+enum {
+    GYRE_CHUNK_PUSHED = 1,
+    GYRE_CHUNK_UPDATED = 2,
+    GYRE_CHUNK_DELIVERED = 4
+};
 
 struct gyre_round {
     gyre_store *store;
     gyre_round_state state;
     double scale, denominator, clip;
     uint32_t micro_batches, micro;
-    bool ended;            /* the last micro-batch was ended by `next` */
+    bool ended; /* the last micro-batch was ended by `next` */
     bool early, dynamic;
-    bool streaming;        /* workers run our stream */
-    bool failed;           /* one of them stopped with an error; under lock */
+    bool streaming; /* workers run our stream */
+    bool failed;    /* one of them stopped with an error; under lock */
 
-    pthread_mutex_t lock;  /* claims, failed */
-    pthread_cond_t moved;  /* tensor_left reached 0, or failed */
-    gyre_claim *claims;    /* [tensors] */
-    bool *skip;            /* [tensors]: absent in the whole round, or frozen */
-    float *scalars;        /* [tensors][GYRE_OPT_MAX_SCALARS] */
+    pthread_mutex_t lock; /* claims, failed */
+    pthread_cond_t moved; /* tensor_left reached 0, or failed */
+    gyre_claim *claims;   /* [tensors] */
+    bool *skip;           /* [tensors]: absent in the whole round, or frozen */
+    float *scalars;       /* [tensors][GYRE_OPT_MAX_SCALARS] */
     _Atomic uint16_t *grain_left;
-    double *leaves;        /* [train_grains] */
+    double *leaves; /* [train_grains] */
     _Atomic uint64_t *chunk_left;
     _Atomic uint64_t *tensor_left;
     _Atomic uint8_t *chunk_state;
-    gyre_entry *fresh;     /* [train_chunks]: entries of updated chunks */
+    gyre_entry *fresh;      /* [train_chunks]: entries of updated chunks */
     gyre_segment *segments; /* [devices][max_runs] */
     size_t max_runs;
 
-    float q;               /* x = G q */
+    float q; /* x = G q */
     _Atomic uint64_t useful_bytes, padding_bytes, up_bytes, down_bytes;
     _Atomic uint64_t exposed_ns;
     gyre_worker_stats stats;

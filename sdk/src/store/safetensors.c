@@ -19,13 +19,13 @@ static const struct {
     int known;
     gyre_dtype as;
 } dtypes[] = {
-    {"F32", 4, 1, GYRE_F32},   {"F64", 8, 1, GYRE_F64},
-    {"BF16", 2, 1, GYRE_BF16}, {"F16", 2, 1, GYRE_F16},
-    {"I64", 8, 0, GYRE_I32},   {"U64", 8, 0, GYRE_I32},
-    {"I32", 4, 0, GYRE_I32},   {"U32", 4, 0, GYRE_I32},
-    {"I16", 2, 0, GYRE_I32},   {"U16", 2, 0, GYRE_I32},
-    {"I8", 1, 0, GYRE_I32},    {"U8", 1, 0, GYRE_I32},
-    {"BOOL", 1, 0, GYRE_I32},  {"F8_E4M3", 1, 0, GYRE_I32},
+    {"F32", 4, 1, GYRE_F32},     {"F64", 8, 1, GYRE_F64},
+    {"BF16", 2, 1, GYRE_BF16},   {"F16", 2, 1, GYRE_F16},
+    {"I64", 8, 0, GYRE_I32},     {"U64", 8, 0, GYRE_I32},
+    {"I32", 4, 0, GYRE_I32},     {"U32", 4, 0, GYRE_I32},
+    {"I16", 2, 0, GYRE_I32},     {"U16", 2, 0, GYRE_I32},
+    {"I8", 1, 0, GYRE_I32},      {"U8", 1, 0, GYRE_I32},
+    {"BOOL", 1, 0, GYRE_I32},    {"F8_E4M3", 1, 0, GYRE_I32},
     {"F8_E5M2", 1, 0, GYRE_I32},
 };
 
@@ -33,7 +33,7 @@ static const struct {
 
 typedef struct parser {
     gyre_st *st;
-    uint64_t data_at;          /* first byte behind the header */
+    uint64_t data_at; /* first byte behind the header */
     uint64_t data_bytes;
     gyre_error *error;
 } parser;
@@ -109,8 +109,8 @@ static gyre_status read_offsets(const parser *p, const char *name,
         return gyre_fail(p->error, GYRE_FORMAT,
                          "%s: tensor \"%.200s\": field \"data_offsets\" ends "
                          "at %llu, and the file has %llu bytes of data: it is "
-                         "truncated, or its header is wrong", p->st->path,
-                         name, (unsigned long long)out->end,
+                         "truncated, or its header is wrong",
+                         p->st->path, name, (unsigned long long)out->end,
                          (unsigned long long)p->data_bytes);
     if (!gyre_mul(out->elements, out->item, &bytes) ||
         bytes != out->end - out->begin)
@@ -136,13 +136,14 @@ static gyre_status read_tensor(const parser *p, const char *name,
     if (!json_is_object(value))
         return gyre_fail(p->error, GYRE_FORMAT,
                          "%s: tensor \"%.200s\" must be an object with dtype, "
-                         "shape, data_offsets", st->path, name);
+                         "shape, data_offsets",
+                         st->path, name);
     status = read_dtype(p, name, json_object_get(value, "dtype"), t);
     if (status == GYRE_OK)
         status = read_shape(p, name, json_object_get(value, "shape"), t);
     if (status == GYRE_OK)
-        status = read_offsets(p, name, json_object_get(value, "data_offsets"),
-                              t);
+        status =
+            read_offsets(p, name, json_object_get(value, "data_offsets"), t);
     if (status != GYRE_OK)
         return status;
     t->name = gyre_copy_text(st->context, name);
@@ -163,7 +164,8 @@ static gyre_status read_pair(const parser *p, const char *key,
     if (!json_is_string(value))
         return gyre_fail(p->error, GYRE_FORMAT,
                          "%s: field \"__metadata__\": \"%.200s\" must be a "
-                         "text", st->path, key);
+                         "text",
+                         st->path, key);
     pair->key = gyre_copy_text(st->context, key);
     pair->value = gyre_copy_text(st->context, json_string_value(value));
     st->pair_count++;
@@ -186,11 +188,11 @@ static gyre_status read_metadata(const parser *p, json_t *object)
                          "%s: field \"__metadata__\" must be an object",
                          st->path);
     st->pair_room = json_object_size(object);
-    st->pairs = gyre_alloc_zero(st->context, st->pair_room,
-                                sizeof(*st->pairs));
+    st->pairs = gyre_alloc_zero(st->context, st->pair_room, sizeof(*st->pairs));
     if (st->pairs == NULL)
         return gyre_fail(p->error, GYRE_NO_MEMORY, "%s: no memory", st->path);
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         status = read_pair(p, key, value);
         if (status != GYRE_OK)
             break;
@@ -236,8 +238,8 @@ static gyre_status check_places(const parser *p)
     if (at != p->data_bytes)
         return gyre_fail(p->error, GYRE_FORMAT,
                          "%s: %llu bytes behind the last tensor belong to "
-                         "none", st->path,
-                         (unsigned long long)(p->data_bytes - at));
+                         "none",
+                         st->path, (unsigned long long)(p->data_bytes - at));
     return GYRE_OK;
 }
 
@@ -255,11 +257,11 @@ static gyre_status read_root(const parser *p, json_t *root)
     if (status != GYRE_OK)
         return status;
     st->room = json_object_size(root);
-    st->tensors = gyre_alloc_zero(st->context, st->room,
-                                  sizeof(*st->tensors));
+    st->tensors = gyre_alloc_zero(st->context, st->room, sizeof(*st->tensors));
     if (st->tensors == NULL)
         return gyre_fail(p->error, GYRE_NO_MEMORY, "%s: no memory", st->path);
-    json_object_foreach(root, key, value) {
+    json_object_foreach(root, key, value)
+    {
         if (strcmp(key, "__metadata__") == 0)
             continue;
         status = read_tensor(p, key, value);
@@ -270,9 +272,8 @@ static gyre_status read_root(const parser *p, json_t *root)
 }
 
 gyre_status gyre_st_parse(gyre_context *context, const char *path,
-                          const void *header, size_t bytes,
-                          uint64_t file_bytes, gyre_st *out,
-                          gyre_error *error)
+                          const void *header, size_t bytes, uint64_t file_bytes,
+                          gyre_st *out, gyre_error *error)
 {
     gyre_st st = {.context = context, .fd = -1};
     parser p = {&st, GYRE_ST_HEAD + (uint64_t)bytes, 0, error};
@@ -282,14 +283,14 @@ gyre_status gyre_st_parse(gyre_context *context, const char *path,
 
     if (bytes > GYRE_ST_MOST || p.data_at > file_bytes)
         return gyre_fail(error, GYRE_FORMAT,
-                         "%s: a header of %zu bytes does not fit", path,
-                         bytes);
+                         "%s: a header of %zu bytes does not fit", path, bytes);
     p.data_bytes = file_bytes - p.data_at;
     /* So the format says; it also keeps other JSON files out. */
     if (bytes == 0 || *(const char *)header != '{')
         return gyre_fail(error, GYRE_FORMAT,
                          "%s: not a safetensors file (the header does not "
-                         "begin with \"{\")", path);
+                         "begin with \"{\")",
+                         path);
     st.path = gyre_copy_text(context, path);
     if (st.path == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "%s: no memory", path);
@@ -354,13 +355,13 @@ static gyre_status read_header(gyre_context *context, int fd, const char *path,
         bytes = bytes << 8 | head[i];
     room = (uint64_t)info.st_size - GYRE_ST_HEAD;
     if (bytes > room || bytes > GYRE_ST_MOST)
-        return gyre_fail(error, GYRE_FORMAT,
-                         "%s: its header would have %llu bytes; at most %llu "
-                         "are allowed here: not a safetensors file, or "
-                         "truncated", path, (unsigned long long)bytes,
-                         (unsigned long long)(room < GYRE_ST_MOST
-                                                  ? room
-                                                  : GYRE_ST_MOST));
+        return gyre_fail(
+            error, GYRE_FORMAT,
+            "%s: its header would have %llu bytes; at most %llu "
+            "are allowed here: not a safetensors file, or "
+            "truncated",
+            path, (unsigned long long)bytes,
+            (unsigned long long)(room < GYRE_ST_MOST ? room : GYRE_ST_MOST));
     header = gyre_alloc(context, (size_t)bytes, 1);
     if (header == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY,
@@ -425,8 +426,8 @@ gyre_status gyre_st_read(const gyre_st *st, const gyre_st_tensor *tensor,
     while (n > 0) {
         size_t room = sizeof(block) / tensor->item;
         size_t m = room < n ? room : n;
-        gyre_status status = read_at(st->fd, st->path, block, m * tensor->item,
-                                     offset, error);
+        gyre_status status =
+            read_at(st->fd, st->path, block, m * tensor->item, offset, error);
 
         if (status != GYRE_OK)
             return gyre_fail_prefix(error, status, "tensor \"%.200s\"",

@@ -23,20 +23,20 @@
 
 enum {
     GYRE_ST_HEAD = 8,
-    GYRE_ST_MOST = 100000000   /* bytes of header, as in the format's own
-                                  reader */
+    GYRE_ST_MOST = 100000000 /* bytes of header, as in the format's own
+                                reader */
 };
 
 typedef struct gyre_st_tensor {
     char *name;
-    char dtype[12];            /* as in the file */
-    int known;                 /* one of the dtypes that we convert */
-    gyre_dtype as;             /* which, if known */
-    uint32_t item;             /* bytes of one element */
+    char dtype[12]; /* as in the file */
+    int known;      /* one of the dtypes that we convert */
+    gyre_dtype as;  /* which, if known */
+    uint32_t item;  /* bytes of one element */
     uint32_t rank;
     uint64_t shape[GYRE_MAX_RANK];
     uint64_t elements;
-    uint64_t begin, end;       /* in the file, not in its data */
+    uint64_t begin, end; /* in the file, not in its data */
 } gyre_st_tensor;
 
 typedef struct gyre_st_pair {
@@ -47,19 +47,18 @@ typedef struct gyre_st_pair {
 typedef struct gyre_st {
     gyre_context *context;
     char *path;
-    int fd;                    /* -1: parsed from memory */
-    gyre_st_tensor *tensors;   /* in the order of their data */
+    int fd;                  /* -1: parsed from memory */
+    gyre_st_tensor *tensors; /* in the order of their data */
     size_t count, room;
-    gyre_st_pair *pairs;       /* metadata */
+    gyre_st_pair *pairs; /* metadata */
     size_t pair_count, pair_room;
 } gyre_st;
 
 /* Parse `bytes` of header of a file of `file_bytes`; `path` is for messages.
  * FORMAT for all that is wrong in it. */
 gyre_status gyre_st_parse(gyre_context *context, const char *path,
-                          const void *header, size_t bytes,
-                          uint64_t file_bytes, gyre_st *out,
-                          gyre_error *error);
+                          const void *header, size_t bytes, uint64_t file_bytes,
+                          gyre_st *out, gyre_error *error);
 /* Open and parse.  NOT_FOUND, PERMISSION, IO, FORMAT. */
 gyre_status gyre_st_open(gyre_context *context, const char *path, gyre_st *out,
                          gyre_error *error);

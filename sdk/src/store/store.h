@@ -51,7 +51,7 @@
 #include <stdatomic.h>
 
 enum {
-    GYRE_PAGE = 4096,      /* unit of everything on disk */
+    GYRE_PAGE = 4096, /* unit of everything on disk */
     GYRE_LABEL = GYRE_PAGE,
     GYRE_STORE_VARS = 1 + GYRE_OPT_MAX_SLOTS
 };
@@ -67,47 +67,47 @@ typedef struct gyre_tensor_state {
     uint64_t elements;
     uint64_t first_grain;
     uint64_t grains;
-    uint64_t step;             /* its own t */
+    uint64_t step; /* its own t */
     uint64_t committed_step;
     gyre_dtype out_dtype;
-    void *out;                 /* bound buffer or NULL */
+    void *out; /* bound buffer or NULL */
 } gyre_tensor_state;
 
 typedef struct gyre_chunk_place {
-    uint64_t offset;           /* of slot 0 in its device file */
+    uint64_t offset; /* of slot 0 in its device file */
     uint32_t device;
 } gyre_chunk_place;
 
 typedef struct gyre_layout {
     gyre_tensor_state *tensors;
     size_t tensor_count;
-    size_t *order;             /* tensors by first_grain; empty ones first */
+    size_t *order; /* tensors by first_grain; empty ones first */
     uint32_t groups;
     uint64_t elements;
     uint64_t train_grains;
     uint64_t frozen_grains;
-    uint64_t chunk_grains;     /* G */
+    uint64_t chunk_grains; /* G */
     uint64_t train_chunks;
     uint64_t chunks;
-    uint32_t slots;            /* state slots */
-    uint32_t versions;         /* 2, or 1 in place */
-    uint32_t align;            /* of every offset and size on disk */
+    uint32_t slots;    /* state slots */
+    uint32_t versions; /* 2, or 1 in place */
+    uint32_t align;    /* of every offset and size on disk */
     uint32_t devices;
-    double *weights;           /* [devices] */
-    gyre_chunk_place *places;  /* [chunks] */
+    double *weights;          /* [devices] */
+    gyre_chunk_place *places; /* [chunks] */
     uint64_t area_bytes;
     uint64_t area_at[2];
     uint64_t data_at;
-    uint64_t *device_bytes;    /* [devices], whole file */
+    uint64_t *device_bytes; /* [devices], whole file */
     uint64_t blob_capacity;
-    uint64_t manifest_bytes;   /* room for it, rounded */
+    uint64_t manifest_bytes; /* room for it, rounded */
 } gyre_layout;
 
 /* One tensor's run in a chunk. */
 typedef struct gyre_run {
     size_t tensor;
-    uint64_t index;            /* first element in the tensor */
-    size_t at;                 /* first element in the chunk */
+    uint64_t index; /* first element in the tensor */
+    size_t at;      /* first element in the chunk */
     size_t n;
 } gyre_run;
 
@@ -143,22 +143,22 @@ uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain);
 bool gyre_layout_next_run(const gyre_layout *layout, uint64_t chunk,
                           size_t *cursor, gyre_run *run);
 /* "tensor h.0.weight [1024, 2048), ..." for messages. */
-void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk,
-                          char *text, size_t bytes);
+void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk, char *text,
+                          size_t bytes);
 
 /* ---- what is on disk (format.c) -------------------------------------- */
 
 typedef struct gyre_entry {
     uint64_t hash;
-    uint64_t step;             /* t at which this version was written */
-    uint32_t version;          /* 0 or 1 */
+    uint64_t step;    /* t at which this version was written */
+    uint32_t version; /* 0 or 1 */
     uint32_t pad;
 } gyre_entry;
 
 typedef struct gyre_scaler {
     double scale;
-    uint32_t good_steps;       /* since it last changed */
-    uint32_t hysteresis;       /* overflows still tolerated */
+    uint32_t good_steps; /* since it last changed */
+    uint32_t hysteresis; /* overflows still tolerated */
 } gyre_scaler;
 
 /* What a record says besides the entries. */
@@ -168,7 +168,7 @@ typedef struct gyre_record {
     uint64_t step;
     uint64_t generation;
     uint64_t blob_bytes;
-    uint32_t dirty;            /* in place: a round has begun */
+    uint32_t dirty; /* in place: a round has begun */
     uint32_t salvaged;
     gyre_scaler scaler;
 } gyre_record;
@@ -179,7 +179,7 @@ typedef struct gyre_super {
     uint32_t index;
     uint32_t devices;
     uint64_t generation;
-    uint64_t manifest_bytes;   /* used */
+    uint64_t manifest_bytes; /* used */
     uint64_t manifest_hash;
     uint64_t file_bytes;
     uint64_t area_at[2];
@@ -224,19 +224,19 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
 typedef struct gyre_worker gyre_worker;
 
 typedef struct gyre_place {
-    char *path;                /* as in the manifest: "." is the store's own
-                                  directory, a folder, or a block file */
-    char *file;                /* what is opened */
+    char *path; /* as in the manifest: "." is the store's own
+                   directory, a folder, or a block file */
+    char *file; /* what is opened */
     uint8_t uuid[16];
-    int fd;                    /* -1: not open */
+    int fd; /* -1: not open */
     int direct;
-    bool made;                 /* by this store object: unlink on failure */
+    bool made; /* by this store object: unlink on failure */
     gyre_worker *worker;
 } gyre_place;
 
 typedef enum gyre_store_mode {
     GYRE_STORE_READY,
-    GYRE_STORE_BROKEN          /* what stands on disk is not known: reopen */
+    GYRE_STORE_BROKEN /* what stands on disk is not known: reopen */
 } gyre_store_mode;
 
 struct gyre_store {
@@ -246,24 +246,24 @@ struct gyre_store {
     char uuid_text[37];
     uint64_t generation;
     gyre_layout layout;
-    gyre_place *places;        /* [layout.devices] */
-    int owner_lock;            /* flock on DIR/lock while open */
+    gyre_place *places; /* [layout.devices] */
+    int owner_lock;     /* flock on DIR/lock while open */
 
-    char *optimizer;           /* as in the manifest */
+    char *optimizer; /* as in the manifest */
     char *optimizer_version;
     char *variant;
     uint32_t state_version;
     uint64_t kernel_hash;
     char *slot_names[GYRE_OPT_MAX_SLOTS];
     float slot_initial[GYRE_OPT_MAX_SLOTS];
-    gyre_setting *settings;    /* names owned */
+    gyre_setting *settings; /* names owned */
     size_t setting_count;
-    gyre_opt *opt;             /* NULL when read-only */
+    gyre_opt *opt; /* NULL when read-only */
 
     uint32_t buffers;
     uint32_t commit_every;
     bool fast, read_only, check_reads, fell_back;
-    const char *manifest;      /* instead of DIR/manifest.json; or NULL */
+    const char *manifest; /* instead of DIR/manifest.json; or NULL */
     /* When set, a superblock that is wrong is told and the file taken for what
      * its name says (fsck). */
     void (*complain)(void *user, uint32_t device, const gyre_error *why);
@@ -272,27 +272,27 @@ struct gyre_store {
     void *recorder;
     gyre_store_mode mode;
 
-    gyre_entry *current;       /* [chunks] */
+    gyre_entry *current; /* [chunks] */
     gyre_entry *committed;
-    gyre_record now;           /* round, step, scaler of memory */
-    gyre_record last;          /* of the last commit */
+    gyre_record now;  /* round, step, scaler of memory */
+    gyre_record last; /* of the last commit */
     uint64_t next_seq;
-    uint32_t area;             /* the one that holds `last` */
-    gyre_error unread;         /* an area that no device let us read, or OK */
-    uint32_t rounds_since;     /* since the last commit */
-    uint64_t *steps;           /* scratch for tensor steps, [tensors] */
-    void *image;               /* commit image, layout.area_bytes */
-    void *blob;                /* of the last commit, blob_capacity */
+    uint32_t area;         /* the one that holds `last` */
+    gyre_error unread;     /* an area that no device let us read, or OK */
+    uint32_t rounds_since; /* since the last commit */
+    uint64_t *steps;       /* scratch for tensor steps, [tensors] */
+    void *image;           /* commit image, layout.area_bytes */
+    void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes;     /* written by the last commit, all devices */
+    uint64_t commit_bytes; /* written by the last commit, all devices */
 
     gyre_round *round;
-    float *gradients;          /* train_grains * GYRE_GRAIN, kept over rounds */
+    float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
     size_t gradient_count;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
-    float *peek;               /* one chunk for gyre_store_read */
-    uint64_t peek_chunk;       /* which, or UINT64_MAX */
+    float *peek;         /* one chunk for gyre_store_read */
+    uint64_t peek_chunk; /* which, or UINT64_MAX */
 };
 
 /* ---- files, lock, journal, manifest (place.c, journal.c, manifest.c) -- */
@@ -322,8 +322,8 @@ bool gyre_place_same_block(const char *a, const char *b);
  * generation makes or removes.  Whatever it names and the manifest in force
  * does not is garbage after a crash.
  */
-gyre_status gyre_journal_write(const gyre_store *store,
-                               const gyre_store *old, gyre_error *error);
+gyre_status gyre_journal_write(const gyre_store *store, const gyre_store *old,
+                               gyre_error *error);
 /* Remove what the journal names and `store` does not use, then the journal.
  * `store` NULL: none is used. */
 void gyre_journal_settle(gyre_context *context, const char *path,
@@ -363,11 +363,11 @@ gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
  */
 typedef struct gyre_work {
     uint64_t chunk;
-    uint32_t version;          /* handed to process; not used for reading */
+    uint32_t version; /* handed to process; not used for reading */
 } gyre_work;
 
 typedef struct gyre_stream {
-    const gyre_entry *table;   /* version to read; NULL: do not read */
+    const gyre_entry *table; /* version to read; NULL: do not read */
     /* data: the chunk; *write: version to write or -1 (the default).  Runs in
      * the worker's thread. */
     gyre_status (*process)(void *user, uint32_t device, gyre_work work,
@@ -380,7 +380,7 @@ typedef struct gyre_stream {
 typedef struct gyre_worker_stats {
     uint64_t read_bytes;
     uint64_t write_bytes;
-    uint64_t first_ns;         /* 0: nothing was done */
+    uint64_t first_ns; /* 0: nothing was done */
     uint64_t last_ns;
 } gyre_worker_stats;
 
@@ -397,8 +397,7 @@ gyre_status gyre_workers_join(gyre_store *store, gyre_worker_stats *stats,
                               gyre_error *error);
 /* Start, push every chunk once (of [first, end)), close and join. */
 gyre_status gyre_workers_each(gyre_store *store, const gyre_stream *stream,
-                              uint64_t first, uint64_t end,
-                              gyre_error *error);
+                              uint64_t first, uint64_t end, gyre_error *error);
 /* The same one operation on every device, awaited. */
 gyre_status gyre_workers_flush(gyre_store *store, gyre_error *error);
 gyre_status gyre_workers_write(gyre_store *store, const void *data,
@@ -429,7 +428,8 @@ typedef struct gyre_source {
     void *user;
 } gyre_source;
 
-/* Allocate an empty store object with its lock not taken, path and options taken over. */
+/* Allocate an empty store object with its lock not taken, path and options
+ * taken over. */
 gyre_status gyre_store_blank(gyre_context *context, const char *path,
                              const gyre_store_options *options,
                              gyre_store **out, gyre_error *error);
@@ -492,8 +492,8 @@ gyre_status gyre_store_mark_dirty(gyre_store *store, gyre_error *error);
 /* Memory back to the last commit. */
 void gyre_store_rewind(gyre_store *store);
 /* Refuse when broken, or (when `idle`) when a round is open. */
-gyre_status gyre_store_check(const gyre_store *store, bool idle,
-                             bool writable, gyre_error *error);
+gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
+                             gyre_error *error);
 
 /* Verify chunk in memory against entry; CORRUPT with device, chunk, range. */
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
@@ -517,8 +517,7 @@ gyre_status gyre_store_attach(gyre_store *store,
                               gyre_error *error);
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
-gyre_status gyre_store_check_memory(const gyre_store *store,
-                                    gyre_error *error);
+gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
 /* Free what is left of an open round (close, errors). */
 void gyre_round_discard(gyre_round *round);
 

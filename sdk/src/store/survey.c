@@ -58,9 +58,8 @@ uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health)
 {
     gyre_store *store = fsck->store;
     survey s = {fsck, health};
-    gyre_stream stream = {.table = store->current,
-                          .process = see_chunk,
-                          .user = &s};
+    gyre_stream stream = {
+        .table = store->current, .process = see_chunk, .user = &s};
     uint64_t bad = 0;
 
     memset(health, GYRE_CHUNK_UNSEEN, store->layout.chunks);
@@ -87,12 +86,12 @@ static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
     (void)write;
     (void)error;
     if (health == GYRE_CHUNK_BAD) {
-        what = gyre_format_diagnose(
-            store->uuid, store->generation, work.chunk,
-            &store->current[work.chunk], data,
-            gyre_layout_vars(layout, work.chunk),
-            gyre_layout_chunk_elements(layout, work.chunk), fsck->text,
-            sizeof(fsck->text));
+        what =
+            gyre_format_diagnose(store->uuid, store->generation, work.chunk,
+                                 &store->current[work.chunk], data,
+                                 gyre_layout_vars(layout, work.chunk),
+                                 gyre_layout_chunk_elements(layout, work.chunk),
+                                 fsck->text, sizeof(fsck->text));
     } else if (health == GYRE_CHUNK_LABEL) {
         what = "label";
         snprintf(fsck->text, sizeof(fsck->text),
@@ -112,9 +111,9 @@ static void name_failed_read(gyre_fsck *fsck, uint64_t chunk,
 {
     const gyre_store *store = fsck->store;
     const gyre_layout *layout = &store->layout;
-    uint64_t end = gyre_layout_offset(layout, chunk,
-                                      store->current[chunk].version) +
-                   gyre_layout_chunk_bytes(layout, chunk);
+    uint64_t end =
+        gyre_layout_offset(layout, chunk, store->current[chunk].version) +
+        gyre_layout_chunk_bytes(layout, chunk);
     struct stat info;
 
     if (fstat(store->places[layout->places[chunk].device].fd, &info) == 0 &&
@@ -133,9 +132,8 @@ static void name_failed_read(gyre_fsck *fsck, uint64_t chunk,
 void gyre_fsck_tell_chunks(gyre_fsck *fsck)
 {
     gyre_store *store = fsck->store;
-    gyre_stream stream = {.table = store->current,
-                          .process = diagnose_chunk,
-                          .user = fsck};
+    gyre_stream stream = {
+        .table = store->current, .process = diagnose_chunk, .user = fsck};
 
     for (uint64_t c = 0; c < store->layout.chunks; c++) {
         gyre_error why = {GYRE_OK, ""};
@@ -146,9 +144,8 @@ void gyre_fsck_tell_chunks(gyre_fsck *fsck)
         if (gyre_workers_each(store, &stream, c, c + 1, &why) != GYRE_OK)
             name_failed_read(fsck, c, &why);
         gyre_layout_describe(&store->layout, c, range, sizeof(range));
-        gyre_fsck_tell(fsck,
-                       store->places[store->layout.places[c].device].file, c,
-                       fsck->what, "chunk %llu (%s): %s",
+        gyre_fsck_tell(fsck, store->places[store->layout.places[c].device].file,
+                       c, fsck->what, "chunk %llu (%s): %s",
                        (unsigned long long)c, range, fsck->text);
         fsck->labels += fsck->health[c] == GYRE_CHUNK_LABEL;
         fsck->unreadable += fsck->health[c] == GYRE_CHUNK_UNREADABLE;

@@ -27,7 +27,8 @@ gyre_status gyre_store_bind(gyre_store *store, size_t tensor, gyre_dtype dtype,
         dtype != GYRE_F16)
         return gyre_fail(error, GYRE_INVALID,
                          "tensor %s: parameters return as f32, f64, bf16 or "
-                         "f16", t->name);
+                         "f16",
+                         t->name);
     t->out_dtype = dtype;
     t->out = data;
     return GYRE_OK;
@@ -57,9 +58,8 @@ static gyre_status deliver_chunk(void *user, uint32_t device, gyre_work work,
                                  float *data, int *write, gyre_error *error)
 {
     gyre_store *store = user;
-    gyre_status status = gyre_store_verify(store, device, work.chunk,
-                                           &store->current[work.chunk], data,
-                                           error);
+    gyre_status status = gyre_store_verify(
+        store, device, work.chunk, &store->current[work.chunk], data, error);
 
     (void)write;
     if (status == GYRE_OK)
@@ -81,11 +81,10 @@ static bool has_bound(const gyre_store *store, uint64_t chunk)
 gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
                                  gyre_error *error)
 {
-    gyre_stream stream = {.table = store->current,
-                          .process = deliver_chunk,
-                          .user = store};
-    uint64_t end = which != NULL ? store->layout.train_chunks
-                                 : store->layout.chunks;
+    gyre_stream stream = {
+        .table = store->current, .process = deliver_chunk, .user = store};
+    uint64_t end =
+        which != NULL ? store->layout.train_chunks : store->layout.chunks;
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < end; c++)
@@ -110,9 +109,8 @@ static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
                               float *data, int *write, gyre_error *error)
 {
     gyre_store *store = user;
-    gyre_status status = gyre_store_verify(store, device, work.chunk,
-                                           &store->current[work.chunk], data,
-                                           error);
+    gyre_status status = gyre_store_verify(
+        store, device, work.chunk, &store->current[work.chunk], data, error);
 
     (void)write;
     if (status == GYRE_OK)
@@ -124,9 +122,8 @@ static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
                             gyre_error *error)
 {
-    gyre_stream stream = {.table = store->current,
-                          .process = peek_chunk,
-                          .user = store};
+    gyre_stream stream = {
+        .table = store->current, .process = peek_chunk, .user = store};
     gyre_status status;
 
     if (store->peek_chunk == chunk)
@@ -146,8 +143,8 @@ gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
     return status;
 }
 
-static gyre_status check_range(const gyre_store *store, size_t tensor,
-                               int slot, uint64_t first, uint64_t count,
+static gyre_status check_range(const gyre_store *store, size_t tensor, int slot,
+                               uint64_t first, uint64_t count,
                                gyre_error *error)
 {
     const gyre_tensor_state *t;
@@ -166,7 +163,8 @@ static gyre_status check_range(const gyre_store *store, size_t tensor,
     if (slot < -1 || slot >= (int)store->layout.slots)
         return gyre_fail(error, GYRE_RANGE,
                          "slot %d does not exist: -1 is the parameter, 0 to "
-                         "%d are state", slot, (int)store->layout.slots - 1);
+                         "%d are state",
+                         slot, (int)store->layout.slots - 1);
     if (slot >= 0 && (t->flags & GYRE_TENSOR_FROZEN))
         return gyre_fail(error, GYRE_INVALID,
                          "tensor %s is frozen and has no state", t->name);
@@ -187,8 +185,8 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
     if (status == GYRE_OK && data == NULL && count > 0)
         status = gyre_fail(error, GYRE_INVALID, "no place to read into");
     while (status == GYRE_OK && count > 0) {
-        uint64_t grain = layout->tensors[tensor].first_grain +
-                         first / GYRE_GRAIN;
+        uint64_t grain =
+            layout->tensors[tensor].first_grain + first / GYRE_GRAIN;
         uint64_t chunk = gyre_layout_chunk_of(layout, grain);
         size_t elements = gyre_layout_chunk_elements(layout, chunk);
         size_t at = (size_t)(grain - gyre_layout_first_grain(layout, chunk)) *
@@ -231,9 +229,8 @@ static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
     const gyre_layout *layout = &store->layout;
     size_t cursor = GYRE_RUN_FIRST;
     gyre_run run;
-    gyre_status status = gyre_store_verify(store, device, work.chunk,
-                                           &store->current[work.chunk], data,
-                                           error);
+    gyre_status status = gyre_store_verify(
+        store, device, work.chunk, &store->current[work.chunk], data, error);
 
     (void)write;
     if (status != GYRE_OK)
@@ -284,9 +281,8 @@ gyre_status gyre_store_digest(gyre_store *store, char text[GYRE_DIGEST_TEXT],
     gyre_layout *layout = &store->layout;
     size_t grains = (size_t)(layout->train_grains + layout->frozen_grains);
     digesting d = {store, NULL};
-    gyre_stream stream = {.table = store->current,
-                          .process = digest_chunk,
-                          .user = &d};
+    gyre_stream stream = {
+        .table = store->current, .process = digest_chunk, .user = &d};
     gyre_status status = gyre_store_check(store, true, false, error);
 
     if (status != GYRE_OK)

@@ -20,9 +20,9 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
                             gyre_segment *segments, uint64_t *elements)
 {
     const gyre_store *store = round->store;
-    const float *g = store->gradients +
-                     gyre_layout_first_grain(&store->layout, chunk) *
-                         GYRE_GRAIN;
+    const float *g =
+        store->gradients +
+        gyre_layout_first_grain(&store->layout, chunk) * GYRE_GRAIN;
     size_t cursor = GYRE_RUN_FIRST, n = 0;
     gyre_run run;
 
@@ -44,8 +44,8 @@ static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
                         const gyre_segment *segments, size_t n)
 {
     const gyre_layout *layout = &round->store->layout;
-    uint64_t useful = elements * gyre_layout_vars(layout, chunk) *
-                      sizeof(float);
+    uint64_t useful =
+        elements * gyre_layout_vars(layout, chunk) * sizeof(float);
     uint64_t down = 0;
 
     for (size_t i = 0; i < n; i++)
@@ -110,11 +110,10 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
 
     job.segment_count = make_segments(round, work.chunk, segments, &elements);
     fresh->step = store->now.step + 1;
-    fresh->version = layout->versions == 1
-                         ? 0
-                         : 1 - store->committed[work.chunk].version;
-    job.seed_before = gyre_format_seed(store->uuid, store->generation,
-                                       work.chunk, old->step);
+    fresh->version =
+        layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
+    job.seed_before =
+        gyre_format_seed(store->uuid, store->generation, work.chunk, old->step);
     job.seed_after = gyre_format_seed(store->uuid, store->generation,
                                       work.chunk, fresh->step);
     gyre_device_update(&job);
@@ -166,8 +165,7 @@ void gyre_round_push(gyre_round *round, uint64_t chunk)
     if (atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_PUSHED) &
         GYRE_CHUNK_PUSHED)
         return;
-    while (!active &&
-           gyre_layout_next_run(layout, chunk, &cursor, &run))
+    while (!active && gyre_layout_next_run(layout, chunk, &cursor, &run))
         active = !round->skip[run.tensor];
     if (active) {
         gyre_workers_push(round->store, chunk, 0);
@@ -289,8 +287,8 @@ static gyre_status update_now(gyre_round *round, gyre_error *error)
     if (round->micro + 1 < round->micro_batches)
         return gyre_fail(error, GYRE_MISSING,
                          "only %u of %u micro-batches were given: call "
-                         "gyre_round_next between them", round->micro + 1,
-                         round->micro_batches);
+                         "gyre_round_next between them",
+                         round->micro + 1, round->micro_batches);
     status = gyre_round_complete(round, error);
     if (status != GYRE_OK)
         return status;
@@ -347,8 +345,7 @@ gyre_status gyre_round_update(gyre_round *round, gyre_round_report *report,
     return status;
 }
 
-gyre_status gyre_round_wait(gyre_round *round, size_t tensor,
-                            gyre_error *error)
+gyre_status gyre_round_wait(gyre_round *round, size_t tensor, gyre_error *error)
 {
     uint64_t begun = gyre_now();
     bool failed;
@@ -429,7 +426,8 @@ static gyre_status fall_back(gyre_round *round, bool lost, gyre_status cause,
         store->mode = GYRE_STORE_BROKEN;
         return gyre_fail_prefix(error, cause,
                                 "store %s works in place and is now a mixture "
-                                "of two steps", store->path);
+                                "of two steps",
+                                store->path);
     }
     gyre_store_rewind(store);
     status = gyre_store_tell_back(store, lost, cause, error);
@@ -475,8 +473,8 @@ static void fill_report(gyre_round *round, uint64_t begun)
     r->write_bytes = r->read_bytes;
     r->padding_bytes = 2 * atomic_load(&round->padding_bytes);
     r->exposed_ns = atomic_load(&round->exposed_ns);
-    r->store_ns = round->stats.first_ns != 0 ? now - round->stats.first_ns
-                                             : now - begun;
+    r->store_ns =
+        round->stats.first_ns != 0 ? now - round->stats.first_ns : now - begun;
     if (r->exposed_ns > r->store_ns)
         r->exposed_ns = r->store_ns;
 }
@@ -503,8 +501,8 @@ gyre_status gyre_round_finish(gyre_round *round, const void *blob,
     if (status == GYRE_OK)
         status = end_round(round, blob, blob_bytes, &text);
     else
-        status = fall_back(round, round->store->rounds_since > 0, status,
-                           &text);
+        status =
+            fall_back(round, round->store->rounds_since > 0, status, &text);
     if (status == GYRE_OK) {
         fill_report(round, begun);
         hand_report(&round->report, report);

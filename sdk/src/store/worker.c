@@ -19,12 +19,7 @@
 
 enum { HUGE_PAGE = 2 * 1024 * 1024 };
 
-typedef enum command {
-    CMD_NONE,
-    CMD_STREAM,
-    CMD_OP,
-    CMD_EXIT
-} command;
+typedef enum command { CMD_NONE, CMD_STREAM, CMD_OP, CMD_EXIT } command;
 
 typedef enum buffer_state { FREE, READING, READY, WRITING } buffer_state;
 
@@ -41,14 +36,14 @@ struct gyre_worker {
     bool running;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake;       /* to the worker */
-    pthread_cond_t idle;       /* to who waits for it */
+    pthread_cond_t wake; /* to the worker */
+    pthread_cond_t idle; /* to who waits for it */
 
     gyre_io *io;
     uint32_t file;
     buffer *buffers;
     uint64_t buffer_bytes;
-    float *block;              /* all buffers, one behind the other */
+    float *block; /* all buffers, one behind the other */
 
     /* under lock */
     command command;
@@ -60,7 +55,7 @@ struct gyre_worker {
     gyre_status status;
     gyre_error error;
 
-    gyre_worker_stats stats;   /* the worker's while it runs */
+    gyre_worker_stats stats; /* the worker's while it runs */
     uint32_t name_read, name_write, name_process, name_flush;
 };
 
@@ -128,8 +123,8 @@ static gyre_status feed(gyre_worker *w, bool *ended, gyre_error *error)
             b->state = READY;
             continue;
         }
-        status = submit(w, b, GYRE_IO_READ, table[b->work.chunk].version,
-                        error);
+        status =
+            submit(w, b, GYRE_IO_READ, table[b->work.chunk].version, error);
         if (status != GYRE_OK)
             return status;
         b->state = READING;
@@ -163,8 +158,7 @@ static gyre_status name_chunk(gyre_worker *w, const buffer *b,
     gyre_layout_describe(&w->store->layout, b->work.chunk, range,
                          sizeof(range));
     return gyre_fail_prefix(error, status, "device %u, chunk %llu (%s)",
-                            w->index, (unsigned long long)b->work.chunk,
-                            range);
+                            w->index, (unsigned long long)b->work.chunk, range);
 }
 
 static void count_transfer(gyre_worker *w, const buffer *b, uint64_t bytes)
@@ -473,8 +467,8 @@ static gyre_status make_io(gyre_worker *w, gyre_error *error)
 
     status = gyre_io_create(store->context, &options, &w->io, error);
     if (status == GYRE_OK)
-        status = gyre_io_add_file(w->io, place->fd, place->file, &w->file,
-                                  error);
+        status =
+            gyre_io_add_file(w->io, place->fd, place->file, &w->file, error);
     if (status != GYRE_OK)
         return status;
     blocks = gyre_alloc(store->context, store->buffers, sizeof(*blocks));
@@ -482,8 +476,8 @@ static gyre_status make_io(gyre_worker *w, gyre_error *error)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for buffers");
     for (uint32_t i = 0; i < store->buffers; i++)
         blocks[i] = w->buffers[i].data;
-    status = gyre_io_add_buffers(w->io, blocks, w->buffer_bytes,
-                                 store->buffers, error);
+    status = gyre_io_add_buffers(w->io, blocks, w->buffer_bytes, store->buffers,
+                                 error);
     gyre_free(store->context, blocks, store->buffers, sizeof(*blocks));
     return status;
 }
@@ -492,9 +486,8 @@ static size_t block_align(const gyre_worker *w)
 {
     const gyre_store *store = w->store;
 
-    return w->buffer_bytes * store->buffers >= HUGE_PAGE
-               ? HUGE_PAGE
-               : store->layout.align;
+    return w->buffer_bytes * store->buffers >= HUGE_PAGE ? HUGE_PAGE
+                                                         : store->layout.align;
 }
 
 static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
@@ -502,8 +495,8 @@ static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
     gyre_store *store = w->store;
     size_t bytes = w->buffer_bytes * store->buffers;
 
-    w->buffers = gyre_alloc_zero(store->context, store->buffers,
-                                 sizeof(buffer));
+    w->buffers =
+        gyre_alloc_zero(store->context, store->buffers, sizeof(buffer));
     w->queue = gyre_alloc(store->context, w->capacity, sizeof(gyre_work));
     if (w->buffers == NULL || w->queue == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for buffers");
@@ -522,8 +515,7 @@ static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
     return GYRE_OK;
 }
 
-static gyre_status make_worker(gyre_store *store, uint32_t d,
-                               gyre_error *error)
+static gyre_status make_worker(gyre_store *store, uint32_t d, gyre_error *error)
 {
     gyre_worker *w = gyre_alloc_zero(store->context, 1, sizeof(*w));
     uint64_t chunks = 0;

@@ -16,20 +16,20 @@
 /* Bytes of the well-formed UTF-8 character at text, or 0. */
 static int utf8_bytes(const unsigned char *text)
 {
-    int bytes = text[0] < 0x80                        ? 1
+    int bytes = text[0] < 0x80                       ? 1
                 : text[0] >= 0xc2 && text[0] <= 0xdf ? 2
                 : text[0] >= 0xe0 && text[0] <= 0xef ? 3
                 : text[0] >= 0xf0 && text[0] <= 0xf4 ? 4
-                                                      : 0;
+                                                     : 0;
 
     for (int i = 1; i < bytes; i++) {
         if ((text[i] & 0xc0) != 0x80)
             return 0;
     }
-    if ((text[0] == 0xe0 && text[1] < 0xa0) ||   /* overlong */
-        (text[0] == 0xed && text[1] >= 0xa0) ||  /* surrogate */
-        (text[0] == 0xf0 && text[1] < 0x90) ||   /* overlong */
-        (text[0] == 0xf4 && text[1] >= 0x90))    /* beyond U+10FFFF */
+    if ((text[0] == 0xe0 && text[1] < 0xa0) ||  /* overlong */
+        (text[0] == 0xed && text[1] >= 0xa0) || /* surrogate */
+        (text[0] == 0xf0 && text[1] < 0x90) ||  /* overlong */
+        (text[0] == 0xf4 && text[1] >= 0x90))   /* beyond U+10FFFF */
         return 0;
     return bytes;
 }
@@ -81,8 +81,7 @@ static void put_cell(FILE *file, gyre_tracer *tracer,
     put_micro(file, "ts", cell->begin - base);
     put_micro(file, "dur", cell->end - cell->begin);
     fprintf(file,
-            ",\"pid\":%ld,\"tid\":%" PRIu32 ",\"args\":{\"arg\":%" PRIu64
-            "}}",
+            ",\"pid\":%ld,\"tid\":%" PRIu32 ",\"args\":{\"arg\":%" PRIu64 "}}",
             pid, cell->thread, cell->arg);
 }
 
@@ -155,8 +154,8 @@ static gyre_status write_file(gyre_tracer *tracer, const char *path,
         target = path;
     file = fopen(target, "we");
     if (file == NULL) {
-        status = gyre_fail_errno(error, GYRE_IO, errno, "trace: open %s",
-                                 target);
+        status =
+            gyre_fail_errno(error, GYRE_IO, errno, "trace: open %s", target);
         goto free_beside;
     }
     put_all(file, tracer, cells, count);
@@ -166,8 +165,8 @@ static gyre_status write_file(gyre_tracer *tracer, const char *path,
     if (failed == 0 && target == beside && rename(beside, path) != 0)
         failed = errno;
     if (failed != 0) {
-        status = gyre_fail_errno(error, GYRE_IO, failed, "trace: write %s",
-                                 path);
+        status =
+            gyre_fail_errno(error, GYRE_IO, failed, "trace: write %s", path);
         if (target == beside)
             unlink(beside);
     }

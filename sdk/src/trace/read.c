@@ -94,8 +94,7 @@ static uint64_t copy_ring(const gyre_ring *ring, gyre_trace_cell *out,
 }
 
 gyre_status gyre_tracer_copy(gyre_tracer *tracer, gyre_trace_cell **cells,
-                             uint64_t *count, uint64_t *room,
-                             gyre_error *error)
+                             uint64_t *count, uint64_t *room, gyre_error *error)
 {
     uint64_t total = 0;
     uint64_t used = 0;
@@ -182,8 +181,7 @@ void gyre_trace_clear(gyre_context *context)
         return;
     pthread_mutex_lock(&tracer->lock);
     for (gyre_ring *ring = tracer->rings; ring != NULL; ring = ring->next) {
-        uint64_t head = atomic_load_explicit(&ring->head,
-                                             memory_order_acquire);
+        uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 
         atomic_store_explicit(&ring->tail, head, memory_order_release);
         atomic_store_explicit(&ring->dropped, 0, memory_order_relaxed);

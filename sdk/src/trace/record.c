@@ -49,11 +49,9 @@ static void give_ring_back(void *value)
 static uint32_t number_thread(gyre_tracer *tracer)
 {
     if (tracer->thread_count == tracer->thread_room) {
-        uint32_t room = tracer->thread_room == 0 ? 16
-                                                 : tracer->thread_room * 2;
+        uint32_t room = tracer->thread_room == 0 ? 16 : tracer->thread_room * 2;
         uint32_t *grown = gyre_grow(tracer->context, tracer->thread_names,
-                                    tracer->thread_room, room,
-                                    sizeof(*grown));
+                                    tracer->thread_room, room, sizeof(*grown));
 
         if (grown == NULL)
             return 0;

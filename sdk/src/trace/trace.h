@@ -22,9 +22,8 @@
 
 /* A span whose times the caller has. */
 static inline void gyre_trace_span(gyre_context *context,
-                                   gyre_trace_category category,
-                                   uint32_t name, uint64_t begin,
-                                   uint64_t end, uint64_t arg)
+                                   gyre_trace_category category, uint32_t name,
+                                   uint64_t begin, uint64_t end, uint64_t arg)
 {
 #ifdef GYRE_NO_TRACE
     (void)context, (void)category, (void)name;

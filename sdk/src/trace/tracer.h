@@ -58,7 +58,7 @@ struct gyre_tracer {
     char **names;             /* number - 1 */
     uint32_t name_count;
     uint32_t name_room;
-    uint32_t *thread_names;   /* name of thread - 1, or 0 */
+    uint32_t *thread_names; /* name of thread - 1, or 0 */
     uint32_t thread_count;
     uint32_t thread_room;
 };

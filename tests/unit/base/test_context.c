@@ -77,8 +77,7 @@ static void test_size_of_options(void **state)
     options.size = offsetof(gyre_context_options, plugin_path);
     options.plugin_path = (const char *)1; /* beyond the size: not read */
     options.trace_records = 7;
-    assert_int_equal(gyre_context_create(&options, &context, &error),
-                     GYRE_OK);
+    assert_int_equal(gyre_context_create(&options, &context, &error), GYRE_OK);
     assert_int_equal(gyre_context_trace_records(context), 0);
     gyre_context_destroy(context);
 
@@ -160,8 +159,7 @@ static void test_option_wins_over_variable(void **state)
     assert_string_equal(name, "scalar");
     assert_int_equal(create_with(best, "scalar", name, &error), GYRE_OK);
     assert_string_equal(name, best);
-    assert_int_equal(create_with("scalar", "nonsense", name, &error),
-                     GYRE_OK);
+    assert_int_equal(create_with("scalar", "nonsense", name, &error), GYRE_OK);
     assert_string_equal(name, "scalar");
 }
 
@@ -273,8 +271,7 @@ static void test_rooms_are_freed_from_the_top(void **state)
     gyre_context_set_room(context, GYRE_ROOM_TRACE, trace, release_trace);
     gyre_context_unlock(context);
     assert_ptr_equal(gyre_context_room(context, GYRE_ROOM_TRACE), trace);
-    assert_ptr_equal(gyre_context_room(context, GYRE_ROOM_REGISTRY),
-                     registry);
+    assert_ptr_equal(gyre_context_room(context, GYRE_ROOM_REGISTRY), registry);
     order[0] = '\0';
     gyre_context_destroy(context);
     assert_string_equal(order, "rt");

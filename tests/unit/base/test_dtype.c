@@ -101,10 +101,9 @@ static void check_boundaries(gyre_dtype dtype, int mantissa_bits)
 
     for (uint32_t h = 0; h < top; h++) {
         double low = value_of((uint16_t)h, mantissa_bits);
-        double high = h + 1 < top
-                          ? value_of((uint16_t)(h + 1), mantissa_bits)
-                          : 2 * low - value_of((uint16_t)(h - 1),
-                                               mantissa_bits);
+        double high =
+            h + 1 < top ? value_of((uint16_t)(h + 1), mantissa_bits)
+                        : 2 * low - value_of((uint16_t)(h - 1), mantissa_bits);
         float middle = (float)(low / 2 + high / 2);
         float points[20];
         uint16_t got[20];
@@ -139,8 +138,7 @@ static void check_extremes(gyre_dtype dtype, uint16_t infinity)
 {
     static const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0x7fffffff,
                                     0xff800001, 0xffffffff, 0x7f80ffff};
-    const float large[] = {INFINITY, -INFINITY, 3.4028235e38f,
-                           -3.4028235e38f};
+    const float large[] = {INFINITY, -INFINITY, 3.4028235e38f, -3.4028235e38f};
     uint16_t got[4];
 
     assert_true(from_f32(dtype, large, got, 4));
@@ -210,12 +208,21 @@ static void test_ftz_and_daz_change_nothing(void **state)
 
 static void test_f32_and_f64(void **state)
 {
-    const double in[] = {0.0, -0.0, 1.0, 1 + 0x1p-24, 1 + 0x1.000001p-24,
-                         1 + 3 * 0x1p-24, 0x1p-149, 0x1p-150,
-                         0x1.000001p-150, 1e300, -INFINITY, 0x1.ffffffp127};
-    const uint32_t want[] = {0, 0x80000000, 0x3f800000, 0x3f800000,
-                             0x3f800001, 0x3f800002, 1, 0, 1, 0x7f800000,
-                             0xff800000, 0x7f800000};
+    const double in[] = {0.0,
+                         -0.0,
+                         1.0,
+                         1 + 0x1p-24,
+                         1 + 0x1.000001p-24,
+                         1 + 3 * 0x1p-24,
+                         0x1p-149,
+                         0x1p-150,
+                         0x1.000001p-150,
+                         1e300,
+                         -INFINITY,
+                         0x1.ffffffp127};
+    const uint32_t want[] = {0,          0x80000000, 0x3f800000, 0x3f800000,
+                             0x3f800001, 0x3f800002, 1,          0,
+                             1,          0x7f800000, 0xff800000, 0x7f800000};
     enum { N = sizeof(in) / sizeof(in[0]) };
     float out[N], copy[N];
     double wide[N];
@@ -253,14 +260,16 @@ static void test_strides_and_lengths(void **state)
     from_f32(GYRE_F16, f32, f16, 128);
     for (size_t stride = 1; stride <= 3; stride++) {
         for (size_t n = 0; n <= 40; n++) {
-            const void *sources[] = {[GYRE_F32] = f32, [GYRE_F64] = f64,
-                                     [GYRE_BF16] = bf16, [GYRE_F16] = f16};
+            const void *sources[] = {[GYRE_F32] = f32,
+                                     [GYRE_F64] = f64,
+                                     [GYRE_BF16] = bf16,
+                                     [GYRE_F16] = f16};
 
             for (int dtype = GYRE_F32; dtype <= GYRE_F16; dtype++) {
                 for (int i = 0; i < 64; i++)
                     out[i] = 1000;
-                assert_true(to_f32((gyre_dtype)dtype, sources[dtype],
-                                        stride, out, n));
+                assert_true(
+                    to_f32((gyre_dtype)dtype, sources[dtype], stride, out, n));
                 for (size_t i = 0; i < n; i++)
                     assert_true(out[i] == f32[i * stride]);
                 assert_true(out[n] == 1000);
@@ -343,9 +352,11 @@ static int best(void **state)
     return 0;
 }
 
-#define TEST_BOTH(name)                                                    \
-    {#name " scalar", name, scalar, NULL, NULL},                           \
-        {#name " best", name, best, NULL, NULL}
+#define TEST_BOTH(name)                          \
+    {#name " scalar", name, scalar, NULL, NULL}, \
+    {                                            \
+#name " best", name, best, NULL, NULL    \
+    }
 
 int main(void)
 {

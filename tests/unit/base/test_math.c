@@ -56,8 +56,8 @@ static void hold(double got, long double exact, double x, double y)
     if (error > worst)
         worst = error;
     if (!(error <= bound))
-        fail_msg("x = %a, y = %a: got %a, exact %La, %g ulp", x, y, got,
-                 exact, error);
+        fail_msg("x = %a, y = %a: got %a, exact %La, %g ulp", x, y, got, exact,
+                 error);
 }
 
 static int say_worst(void **state)
@@ -165,9 +165,11 @@ static void test_pow(void **state)
 static void test_pow_special(void **state)
 {
     static const double values[] = {
-        0.0,  -0.0, 1.0,  -1.0, 0.5,  -0.5,     2.0,       -2.0, 3.0, -3.0,
-        1e300, -1e300, 0x1p53, 0x1p53 + 2, 0x1p52 + 1, -0x1p52 - 1, 2.5,
-        -2.5, INFINITY, -INFINITY, NAN, 0x1p-1074, 1 - 0x1p-53, 1 + 0x1p-52};
+        0.0,         -0.0,      1.0,         -1.0,       0.5,
+        -0.5,        2.0,       -2.0,        3.0,        -3.0,
+        1e300,       -1e300,    0x1p53,      0x1p53 + 2, 0x1p52 + 1,
+        -0x1p52 - 1, 2.5,       -2.5,        INFINITY,   -INFINITY,
+        NAN,         0x1p-1074, 1 - 0x1p-53, 1 + 0x1p-52};
     enum { N = sizeof(values) / sizeof(values[0]) };
 
     (void)state;
@@ -182,8 +184,8 @@ static void test_pow_special(void **state)
             }
             if (signbit(got) != signbit(want) ||
                 !(ulps(got, (long double)want) <= 1))
-                fail_msg("pow(%a, %a) = %a, not %a", values[i], values[j],
-                         got, want);
+                fail_msg("pow(%a, %a) = %a, not %a", values[i], values[j], got,
+                         want);
         }
     }
 }
@@ -202,8 +204,7 @@ static void test_powi(void **state)
              (double)n);
     }
     for (uint64_t n = 1; n < 20000; n++) { /* the betas of every day */
-        hold(gyre_math_powi(0.9, n), powl(0.9, (long double)n), 0.9,
-             (double)n);
+        hold(gyre_math_powi(0.9, n), powl(0.9, (long double)n), 0.9, (double)n);
         hold(gyre_math_powi(0.999, n), powl(0.999, (long double)n), 0.999,
              (double)n);
     }

@@ -205,8 +205,7 @@ static void test_threads_keep_the_count(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, churn, context),
-                         0);
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, context), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(gyre_context_memory(context, &peak), base);

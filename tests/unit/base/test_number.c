@@ -97,8 +97,8 @@ static void test_bad_uuid(void **state)
             assert_false(gyre_uuid_parse(text, uuid));
         }
     }
-    assert_false(gyre_uuid_parse("00112233-4455-6677-8899-aabbccddeeff0",
-                                 uuid));
+    assert_false(
+        gyre_uuid_parse("00112233-4455-6677-8899-aabbccddeeff0", uuid));
     assert_memory_equal(uuid, before, 16);
 }
 

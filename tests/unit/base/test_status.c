@@ -102,9 +102,9 @@ static void test_text_is_cut(void **state)
          length++) { /* with the prefix just as long as the array, or more */
         gyre_fail(&box.error, GYRE_IO, "%.*s", (int)length, long_text);
         gyre_fail_prefix(&box.error, GYRE_IO, "p");
-        assert_int_equal(strlen(box.error.text),
-                         length + 3 < GYRE_ERROR_TEXT ? length + 3
-                                                      : GYRE_ERROR_TEXT - 1);
+        assert_int_equal(strlen(box.error.text), length + 3 < GYRE_ERROR_TEXT
+                                                     ? length + 3
+                                                     : GYRE_ERROR_TEXT - 1);
     }
     for (size_t i = 0; i < sizeof(box.guard); i++)
         assert_int_equal(box.guard[i], '#');
@@ -153,25 +153,24 @@ static void test_errno(void **state)
         int err;
         gyre_status status;
     } known[] = {
-        {ENOSPC, GYRE_NO_SPACE},   {EDQUOT, GYRE_NO_SPACE},
-        {ENOMEM, GYRE_NO_MEMORY},  {EACCES, GYRE_PERMISSION},
-        {EPERM, GYRE_PERMISSION},  {ENOENT, GYRE_NOT_FOUND},
-        {EEXIST, GYRE_EXISTS},     {EIO, GYRE_IO},
-        {EINVAL, GYRE_IO},         {99999, GYRE_IO},
+        {ENOSPC, GYRE_NO_SPACE},  {EDQUOT, GYRE_NO_SPACE},
+        {ENOMEM, GYRE_NO_MEMORY}, {EACCES, GYRE_PERMISSION},
+        {EPERM, GYRE_PERMISSION}, {ENOENT, GYRE_NOT_FOUND},
+        {EEXIST, GYRE_EXISTS},    {EIO, GYRE_IO},
+        {EINVAL, GYRE_IO},        {99999, GYRE_IO},
     };
     gyre_error error = {0};
 
     (void)state;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        assert_int_equal(gyre_fail_errno(&error, GYRE_IO, known[i].err,
-                                         "open %s", "/a"),
-                         known[i].status);
+        assert_int_equal(
+            gyre_fail_errno(&error, GYRE_IO, known[i].err, "open %s", "/a"),
+            known[i].status);
         assert_int_equal(error.status, known[i].status);
         assert_int_equal(strncmp(error.text, "open /a: ", 9), 0);
         assert_true(strlen(error.text) > 9);
-        assert_int_equal(
-            gyre_fail_errno(NULL, GYRE_IO, known[i].err, "unseen"),
-            known[i].status);
+        assert_int_equal(gyre_fail_errno(NULL, GYRE_IO, known[i].err, "unseen"),
+                         known[i].status);
     }
     gyre_fail_errno(&error, GYRE_IO, ENOSPC, "write");
     assert_string_equal(error.text, "write: No space left on device");

@@ -11,8 +11,9 @@
 
 static void test_counts(void **state)
 {
-    static const char *const bad[] = {"", " 1", "-1", "+1", "1 ", "1K", "0x10",
-                                      "1.5", "18446744073709551616", "a"};
+    static const char *const bad[] = {
+        "", " 1", "-1", "+1", "1 ", "1K", "0x10", "1.5", "18446744073709551616",
+        "a"};
     uint64_t value = 7;
 
     (void)state;
@@ -26,8 +27,8 @@ static void test_counts(void **state)
 
 static void test_sizes(void **state)
 {
-    static const char *const bad[] = {"K", "1KB", "1 K", "16777216T", "1P",
-                                      "-1K", "18446744073709551615K"};
+    static const char *const bad[] = {
+        "K", "1KB", "1 K", "16777216T", "1P", "-1K", "18446744073709551615K"};
     uint64_t value = 7;
 
     (void)state;
@@ -43,8 +44,8 @@ static void test_sizes(void **state)
 
 static void test_numbers(void **state)
 {
-    static const char *const bad[] = {"", "x", "1x", " 1", "nan", "inf",
-                                      "1e999", "1,5"};
+    static const char *const bad[] = {"",    "x",   "1x",    " 1",
+                                      "nan", "inf", "1e999", "1,5"};
     double value = 7;
 
     (void)state;

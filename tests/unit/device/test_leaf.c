@@ -193,8 +193,8 @@ static void test_add_is_the_plain_sum(void **state)
 
     (void)state;
     for (size_t i = 0; i < 777; i++) {
-        dst[i] = (float)(int32_t)(seed = seed * 6364136223846793005u + 1) *
-                 1e-6f;
+        dst[i] =
+            (float)(int32_t)(seed = seed * 6364136223846793005u + 1) * 1e-6f;
         src[i] = (float)(int32_t)(seed >> 32) * 1e-9f;
         want[i] = dst[i] + src[i];
     }

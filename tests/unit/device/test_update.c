@@ -23,9 +23,9 @@ typedef struct bench {
     gyre_context *context;
     gyre_opt *opt;
     float scalars[GYRE_OPT_MAX_SCALARS];
-    float *data;     /* VARS * ELEMENTS, and what stood there before */
+    float *data; /* VARS * ELEMENTS, and what stood there before */
     float *before;
-    float *g;        /* ELEMENTS */
+    float *g; /* ELEMENTS */
 } bench;
 
 static float small(uint64_t *seed)
@@ -41,8 +41,8 @@ static int setup(void **state)
     double values[GYRE_OPT_MAX_PARAMETERS];
 
     b->context = unit_context(&b->memory);
-    assert_int_equal(gyre_opt_create(b->context, "adamw", NULL, 0, &b->opt,
-                                     NULL), GYRE_OK);
+    assert_int_equal(
+        gyre_opt_create(b->context, "adamw", NULL, 0, &b->opt, NULL), GYRE_OK);
     assert_int_equal(gyre_opt_values(b->opt, NULL, 0, values, NULL), GYRE_OK);
     assert_int_equal(gyre_opt_scalars(b->opt, values, 3, b->scalars, NULL),
                      GYRE_OK);
@@ -119,8 +119,8 @@ static uint64_t hash_by_definition(const float *data, size_t vars,
 }
 
 /* Every element on its own, in the plainest loop. */
-static void update_plainly(bench *b, const gyre_segment *segments,
-                           size_t count, float q)
+static void update_plainly(bench *b, const gyre_segment *segments, size_t count,
+                           float q)
 {
     for (size_t s = 0; s < count; s++)
         for (size_t i = 0; segments[s].g != NULL && i < segments[s].n; i++) {
@@ -141,9 +141,8 @@ static void test_hash_is_the_definition(void **state)
     for (size_t vars = 1; vars <= VARS; vars++)
         for (size_t n = 1024; n <= ELEMENTS; n += 3072)
             for (uint64_t seed = 0; seed < 3; seed++)
-                assert_int_equal(
-                    gyre_device_hash(b->data, vars, n, seed),
-                    hash_by_definition(b->data, vars, n, seed));
+                assert_int_equal(gyre_device_hash(b->data, vars, n, seed),
+                                 hash_by_definition(b->data, vars, n, seed));
     /* variables are hashed apart: two halves are not the whole */
     assert_int_not_equal(gyre_device_hash(b->data, 1, 2048, 1),
                          gyre_device_hash(b->data, 2, 1024, 1));
@@ -185,8 +184,7 @@ static void test_segments_change_what_is_theirs(void **state)
     job.q = 0.37f;
     gyre_device_update(&job);
     update_plainly(b, segments, 5, 0.37f);
-    assert_memory_equal(b->data, b->before,
-                        VARS * ELEMENTS * sizeof(float));
+    assert_memory_equal(b->data, b->before, VARS * ELEMENTS * sizeof(float));
     assert_int_equal(job.after, hash_by_definition(b->data, VARS, ELEMENTS, 8));
 }
 
@@ -196,8 +194,7 @@ static void test_no_segment_changes_nothing(void **state)
     gyre_update_job job = job_of(b, NULL, 0);
 
     gyre_device_update(&job);
-    assert_memory_equal(b->data, b->before,
-                        VARS * ELEMENTS * sizeof(float));
+    assert_memory_equal(b->data, b->before, VARS * ELEMENTS * sizeof(float));
     assert_int_equal(job.after, hash_by_definition(b->data, VARS, ELEMENTS, 8));
 }
 
@@ -223,8 +220,7 @@ static void test_denormals_survive_a_fast_math_host(void **state)
     gyre_device_update(&job);
     assert_int_equal(_mm_getcsr() & 0x8040, 0x8040);
     _mm_setcsr(word);
-    assert_memory_equal(b->data, b->before,
-                        VARS * ELEMENTS * sizeof(float));
+    assert_memory_equal(b->data, b->before, VARS * ELEMENTS * sizeof(float));
 #else
     (void)state;
     skip();

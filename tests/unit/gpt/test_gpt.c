@@ -31,8 +31,12 @@
 enum { BATCH = 5, LENGTH = 37 };
 
 /* Odd on purpose: no row block, query block or tile is whole. */
-static const gpt_config odd = {.layers = 2, .heads = 3, .width = 48,
-                               .context = 40, .threads = 2, .seed = 11};
+static const gpt_config odd = {.layers = 2,
+                               .heads = 3,
+                               .width = 48,
+                               .context = 40,
+                               .threads = 2,
+                               .seed = 11};
 
 static gpt *make(gpt_config config)
 {
@@ -138,8 +142,7 @@ static void gradients_are_overwritten(void **state)
     fill(tokens, 40, 8);
     train_step(used, 1.0f);
     assert_true(gpt_forward_backward(used, tokens, tokens + 20, 2, 10, 1.0f) ==
-                gpt_forward_backward(fresh, tokens, tokens + 20, 2, 10,
-                                     1.0f));
+                gpt_forward_backward(fresh, tokens, tokens + 20, 2, 10, 1.0f));
     for (size_t i = 0; i < gpt_parameter_count(used); i++)
         assert_memory_equal(gpt_parameter_at(used, i)->grad,
                             gpt_parameter_at(fresh, i)->grad,
@@ -198,14 +201,14 @@ static void finite_differences(void **state)
             for (size_t k = 0; k < p->n; k++)
                 p->data[k] = (float)((double)saved[k] +
                                      (side ? -h : h) * (double)p->grad[k]);
-            loss[side] = gpt_loss(g, tokens, tokens + BATCH * LENGTH, BATCH,
-                                  LENGTH);
+            loss[side] =
+                gpt_loss(g, tokens, tokens + BATCH * LENGTH, BATCH, LENGTH);
         }
         memcpy(p->data, saved, p->n * sizeof(float));
         free(saved);
         if (fabs((loss[0] - loss[1]) / 4e-3 - 1.0) > 1e-2)
-            fail_msg("%s: difference %g, wanted %g", p->name,
-                     loss[0] - loss[1], 4e-3);
+            fail_msg("%s: difference %g, wanted %g", p->name, loss[0] - loss[1],
+                     4e-3);
     }
     gpt_destroy(g);
 }
@@ -219,8 +222,11 @@ static size_t in_use(void)
 
 static void memory_is_as_announced(void **state)
 {
-    static const gpt_config config = {.layers = 3, .heads = 4, .width = 64,
-                                      .context = 64, .threads = 2,
+    static const gpt_config config = {.layers = 3,
+                                      .heads = 4,
+                                      .width = 64,
+                                      .context = 64,
+                                      .threads = 2,
                                       .seed = 1};
     const size_t announced = gpt_memory(&config, 4);
     size_t before, used;
@@ -236,8 +242,7 @@ static void memory_is_as_announced(void **state)
         gpt_destroy(g);
         skip();
     }
-    if (used > announced + announced / 50 ||
-        announced > used + used / 50)
+    if (used > announced + announced / 50 || announced > used + used / 50)
         fail_msg("announced %zu bytes, used %zu", announced, used);
     gpt_destroy(g);
 }
@@ -498,12 +503,11 @@ static void generation_repeats(void **state)
     config.threads = 1;
     other = make(config);
     train_step(other, 1.0f); /* dirty workspace */
-    assert_int_equal(gpt_generate(g, (const uint8_t *)"ab", 2, sizeof a, 0.9,
-                                  20, 5, a),
-                     0);
-    assert_int_equal(gpt_generate(other, (const uint8_t *)"ab", 2, sizeof b,
-                                  0.9, 20, 5, b),
-                     0);
+    assert_int_equal(
+        gpt_generate(g, (const uint8_t *)"ab", 2, sizeof a, 0.9, 20, 5, a), 0);
+    assert_int_equal(
+        gpt_generate(other, (const uint8_t *)"ab", 2, sizeof b, 0.9, 20, 5, b),
+        0);
     assert_memory_equal(a, b, sizeof a);
     gpt_generate(g, (const uint8_t *)"ab", 2, sizeof b, 0.9, 20, 6, b);
     assert_memory_not_equal(a, b, sizeof a);

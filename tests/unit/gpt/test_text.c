@@ -132,8 +132,7 @@ static void agrees_with_brute_force(void **state)
             discounts(d[n], n, order);
         for (size_t i = TRAIN; i < ALL; i++)
             sum -= log(brute(text + i + 1, order, d));
-        got = gpt_ngram(text, ALL, TRAIN, (int)order, reason,
-                        sizeof reason);
+        got = gpt_ngram(text, ALL, TRAIN, (int)order, reason, sizeof reason);
         assert_true(fabs(got - sum / (ALL - TRAIN)) < 1e-12);
     }
 }
@@ -156,8 +155,8 @@ static void uniform_text(void **state)
         bytes[i] = (uint8_t)('A' + (x >> 40) % 10);
     }
     for (int order = 0; order <= 3; order++) {
-        double nats = gpt_ngram(bytes, N, N / 10 * 9, order, reason,
-                                sizeof reason);
+        double nats =
+            gpt_ngram(bytes, N, N / 10 * 9, order, reason, sizeof reason);
 
         assert_true(nats > log(10.0) - 0.002 && nats < log(10.0) + 0.02);
     }
@@ -211,9 +210,8 @@ static void batches(void **state)
     gpt_text t;
 
     (void)state;
-    assert_int_equal(gpt_text_open(&t, path, GPT_TEXT_U16, 0.75, reason,
-                                   sizeof reason),
-                     0);
+    assert_int_equal(
+        gpt_text_open(&t, path, GPT_TEXT_U16, 0.75, reason, sizeof reason), 0);
     assert_int_equal(t.n, 256);
     assert_int_equal(t.split, 192);
     for (int part = 0; part < 2; part++) {
@@ -234,12 +232,12 @@ static void batches(void **state)
         }
     }
     /* The only window that fits. */
-    assert_int_equal(gpt_text_batch(&t, GPT_TEXT_VALID, 1, 63, 1, 1, a,
-                                    reason, sizeof reason),
+    assert_int_equal(gpt_text_batch(&t, GPT_TEXT_VALID, 1, 63, 1, 1, a, reason,
+                                    sizeof reason),
                      0);
     assert_int_equal(a[0], 192);
-    assert_int_equal(gpt_text_batch(&t, GPT_TEXT_VALID, 1, 64, 1, 1, a,
-                                    reason, sizeof reason),
+    assert_int_equal(gpt_text_batch(&t, GPT_TEXT_VALID, 1, 64, 1, 1, a, reason,
+                                    sizeof reason),
                      -1);
     assert_non_null(strstr(reason, "64 tokens"));
     assert_true(gpt_text_ngram(&t, 3, reason, sizeof reason) < 0);
@@ -258,9 +256,8 @@ static void windows(void **state)
     gpt_text t;
 
     (void)state;
-    assert_int_equal(gpt_text_open(&t, path, GPT_TEXT_U16, 0.75, reason,
-                                   sizeof reason),
-                     0);
+    assert_int_equal(
+        gpt_text_open(&t, path, GPT_TEXT_U16, 0.75, reason, sizeof reason), 0);
     for (uint64_t k = 0;; k++) {
         int rows = gpt_text_windows(&t, GPT_TEXT_VALID, B, L, k, out, reason,
                                     sizeof reason);
@@ -273,11 +270,11 @@ static void windows(void **state)
                 assert_int_equal(out[r * (L + 1) + i], next++);
     }
     assert_int_equal(next, 193 + 63 / L * L);
-    assert_int_equal(gpt_text_windows(&t, GPT_TEXT_VALID, B, L, UINT64_MAX,
-                                      out, reason, sizeof reason),
-                     0);
-    assert_int_equal(gpt_text_windows(&t, GPT_TEXT_VALID, 1, 64, 0, out,
+    assert_int_equal(gpt_text_windows(&t, GPT_TEXT_VALID, B, L, UINT64_MAX, out,
                                       reason, sizeof reason),
+                     0);
+    assert_int_equal(gpt_text_windows(&t, GPT_TEXT_VALID, 1, 64, 0, out, reason,
+                                      sizeof reason),
                      -1);
     gpt_text_close(&t);
 }
@@ -288,8 +285,8 @@ static void bad_files(void **state)
     gpt_text t;
 
     (void)state;
-    assert_int_equal(gpt_text_open(&t, "/nonexistent", GPT_TEXT_U8, 0.9,
-                                   reason, sizeof reason),
+    assert_int_equal(gpt_text_open(&t, "/nonexistent", GPT_TEXT_U8, 0.9, reason,
+                                   sizeof reason),
                      -1);
     assert_non_null(strstr(reason, "/nonexistent"));
     assert_int_equal(
@@ -298,9 +295,8 @@ static void bad_files(void **state)
                                    sizeof reason),
                      -1);
     assert_int_equal(truncate(path, 511), 0);
-    assert_int_equal(gpt_text_open(&t, path, GPT_TEXT_I32, 0.9, reason,
-                                   sizeof reason),
-                     -1);
+    assert_int_equal(
+        gpt_text_open(&t, path, GPT_TEXT_I32, 0.9, reason, sizeof reason), -1);
     assert_non_null(strstr(reason, "whole number"));
 }
 
@@ -308,8 +304,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_brute_force),
-        cmocka_unit_test(uniform_text), cmocka_unit_test(ngram_refuses),
-        cmocka_unit_test(batches), cmocka_unit_test(windows),
+        cmocka_unit_test(uniform_text),
+        cmocka_unit_test(ngram_refuses),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(windows),
         cmocka_unit_test(bad_files)};
 
     return cmocka_run_group_tests(tests, write_file, remove_file);

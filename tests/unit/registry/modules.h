@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GOOD_FLAGS                                                             \
+#define GOOD_FLAGS \
     "-O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -fPIC -shared"
 
 static char scratch[256];
@@ -34,8 +34,7 @@ static void take_log(void *user, gyre_log_level level, const char *text)
     size_t at = strlen(log_text);
 
     (void)user;
-    snprintf(log_text + at, sizeof(log_text) - at, "%d %s\n", (int)level,
-             text);
+    snprintf(log_text + at, sizeof(log_text) - at, "%d %s\n", (int)level, text);
 }
 
 static gyre_context *context_with_path(const char *path)

@@ -4,9 +4,9 @@
  * case starts from a good module and spoils one field.
  */
 #define GYRE_STATIC_MODULE
-#define GY_PARAMETERS(P)                                                      \
-    P(lr, GYRE_STEP, GYRE_FLOAT(0.5, 0.0, GYRE_NO_LIMIT, "[)"), "rate")       \
-    P(start, GYRE_STRUCTURAL, GYRE_INT(3, 0, 9), "start")                     \
+#define GY_PARAMETERS(P)                                                \
+    P(lr, GYRE_STEP, GYRE_FLOAT(0.5, 0.0, GYRE_NO_LIMIT, "[)"), "rate") \
+    P(start, GYRE_STRUCTURAL, GYRE_INT(3, 0, 9), "start")               \
     P(way, GYRE_STEP, GYRE_CHOICE(1, "left|right"), "way")
 #define GY_SLOTS(S) S(sum, 0.0, "start") S(last, 0.25, NULL)
 #define GY_SCALARS(S) S(rate) S(other)
@@ -21,13 +21,7 @@
 #include "base/base.h"
 #include "registry/registry.h"
 
-GY_KERNEL(
-    sum = sum + g;
-    if (GY_LAST) {
-        last = g;
-    }
-    p = gy_fma(-rate, g, p);
-)
+GY_KERNEL(sum = sum + g; if (GY_LAST) { last = g; } p = gy_fma(-rate, g, p);)
 
 static uint32_t choose(const gy_values *v)
 {
@@ -110,11 +104,11 @@ static void try_add(gyre_status wanted, const char *text)
     gyre_context_destroy(context);
 }
 
-#define SPOIL(change, status, text)                                            \
-    do {                                                                       \
-        start_good();                                                          \
-        change;                                                                \
-        try_add(status, text);                                                 \
+#define SPOIL(change, status, text) \
+    do {                            \
+        start_good();               \
+        change;                     \
+        try_add(status, text);      \
     } while (0)
 #define BAD(change, text) SPOIL(change, GYRE_PLUGIN_BAD, text)
 
@@ -218,9 +212,8 @@ static void test_fewer_loops_are_fine(void **state)
     for (int way = 0; way < 2; way++) {
         const gyre_setting settings[] = {{"way", way}};
 
-        assert_int_equal(gyre_opt_create(context, "toy", settings, 1, &opt,
-                                         NULL),
-                         GYRE_OK);
+        assert_int_equal(
+            gyre_opt_create(context, "toy", settings, 1, &opt, NULL), GYRE_OK);
         assert_string_equal(gyre_opt_variant(opt), way ? "both" : "plain");
         assert_string_equal(gyre_opt_loop_name(opt), "scalar");
         gyre_opt_destroy(opt);
@@ -254,8 +247,7 @@ static void test_faults_found_at_creation(void **state)
     assert_int_equal(gyre_context_create(NULL, &context, NULL), GYRE_OK);
     if (gyre_context_isa(context) != GYRE_ISA_SCALAR) {
         assert_int_equal(gyre_plugin_add(context, entry, NULL), GYRE_OK);
-        assert_int_equal(gyre_opt_create(context, "toy", NULL, 0, &opt,
-                                         &error),
+        assert_int_equal(gyre_opt_create(context, "toy", NULL, 0, &opt, &error),
                          GYRE_PLUGIN_BAD);
         unit_assert_text(&error, "toy: variant both: the avx");
         unit_assert_text(&error, "(last, element 66)");
@@ -287,9 +279,9 @@ static void test_unknown_kind(void **state)
     plugin.descriptor = NULL;
     assert_int_equal(gyre_context_create(NULL, &context, NULL), GYRE_OK);
     assert_int_equal(gyre_plugin_add(context, entry, NULL), GYRE_OK);
-    assert_int_equal(gyre_plugin_find(context, "gyre.potion/4", "toy", &found,
-                                      NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_plugin_find(context, "gyre.potion/4", "toy", &found, NULL),
+        GYRE_OK);
     assert_int_equal(gyre_opt_create(context, "toy", NULL, 0, &opt, &error),
                      GYRE_NOT_FOUND);
     gyre_context_destroy(context);

@@ -133,8 +133,8 @@ static void release(arrays *a)
         free(a->at[k]);
 }
 
-static void update(const gyre_opt *opt, const arrays *a, size_t from,
-                   size_t n, const float *scalars)
+static void update(const gyre_opt *opt, const arrays *a, size_t from, size_t n,
+                   const float *scalars)
 {
     float *slot[MAX_ARRAYS];
 
@@ -160,9 +160,8 @@ static void test_same_bits_on_every_instruction_set(void **state)
         float scalars[GYRE_OPT_MAX_SCALARS];
 
         for (uint64_t round = 1; round <= 40; round++) {
-            assert_int_equal(gyre_opt_scalars(scalar,
-                                              gyre_opt_defaults(scalar), round,
-                                              scalars, NULL),
+            assert_int_equal(gyre_opt_scalars(scalar, gyre_opt_defaults(scalar),
+                                              round, scalars, NULL),
                              GYRE_OK);
             fill(&start, count, TILE);
             copy(&want, &start, count, TILE);
@@ -278,11 +277,12 @@ static void test_edges(void **state)
                     guarded *g = &pages[k];
 
                     /* odd arrays at the front, by turns misaligned */
-                    have.at[k] = (k + n) % 2 == 0
-                                     ? (float *)(void *)(g->base + g->page +
-                                                         g->room) - length
-                                     : (float *)(void *)(g->base + g->page) +
-                                           (n + k) % 16 * (n != 68);
+                    have.at[k] =
+                        (k + n) % 2 == 0
+                            ? (float *)(void *)(g->base + g->page + g->room) -
+                                  length
+                            : (float *)(void *)(g->base + g->page) +
+                                  (n + k) % 16 * (n != 68);
                 }
                 fill(&want, count, length);
                 copy(&have, &want, count, length);
@@ -358,9 +358,9 @@ static void test_slots_follow_the_variant(void **state)
     assert_int_equal(place, 0);
     gyre_opt_kernel_slot_name(amsgrad, 2, &place);
     assert_int_equal(place, 3);
-    assert_int_equal(gyre_opt_create(contexts[0], "adagrad", settings, 1,
-                                     &adagrad, NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_opt_create(contexts[0], "adagrad", settings, 1, &adagrad, NULL),
+        GYRE_OK);
     assert_true(gyre_opt_slot_initial(adagrad, 0) == 0.5f);
     assert_true(gyre_opt_slot_initial(plain, 0) == 0.0f);
     gyre_opt_destroy(plain);

@@ -193,8 +193,8 @@ static const gyre_plugin *find(const char *name)
     const gyre_plugin *plugin = NULL;
     gyre_error error = {0};
 
-    if (gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, name, &plugin,
-                         &error) != GYRE_OK)
+    if (gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, name, &plugin, &error) !=
+        GYRE_OK)
         fail_msg("%s", error.text);
     return plugin;
 }
@@ -256,15 +256,15 @@ static void test_search(void **state)
     assert_non_null(strstr(log_text, "its sgd takes the place"));
     assert_string_equal(find("adamw")->licence, "Apache-2.0");
 #endif
-    assert_int_equal(gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "lion",
-                                      &plugin, &error),
-                     GYRE_PLUGIN_OPEN);
+    assert_int_equal(
+        gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "lion", &plugin, &error),
+        GYRE_PLUGIN_OPEN);
     unit_assert_text(&error, "q/lion.so: open: not a shared object");
     assert_string_equal(find("hidden")->name, "hidden");
     assert_non_null(strstr(log_text, "1 skipped: "));
-    assert_int_equal(gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "lion",
-                                      &plugin, &error),
-                     GYRE_PLUGIN_OPEN);
+    assert_int_equal(
+        gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "lion", &plugin, &error),
+        GYRE_PLUGIN_OPEN);
     assert_int_equal(gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "adamx",
                                       &plugin, &error),
                      GYRE_NOT_FOUND);
@@ -296,9 +296,9 @@ static void use_toy(const char *file, const char *name)
     assert_true(gyre_opt_slot_initial(opt, 1) == 0.25f);
     assert_int_equal(gyre_opt_parameter_count(opt), 2);
     assert_string_equal(gyre_opt_plugin(opt)->parameters[1].name, "start");
-    assert_int_equal(gyre_opt_scalars(opt, gyre_opt_defaults(opt), 1, scalars,
-                                      NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_opt_scalars(opt, gyre_opt_defaults(opt), 1, scalars, NULL),
+        GYRE_OK);
     gyre_opt_update(opt, 1, &g, slot, scalars, 0);
     assert_true(p == 0.0f && sum == 2.0f && last == 2.0f);
     gyre_opt_destroy(opt);
@@ -360,7 +360,7 @@ static void test_cxx(void **state)
 
 int main(void)
 {
-#define IN_CONTEXT(test)                                                       \
+#define IN_CONTEXT(test) \
     cmocka_unit_test_setup_teardown(test, open_context, close_context)
     const struct CMUnitTest tests[] = {
         IN_CONTEXT(test_no_such_file),

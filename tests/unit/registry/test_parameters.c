@@ -28,15 +28,15 @@ static int close_context(void **state)
     return 0;
 }
 
-static void refuse(const char *name, const gyre_setting *settings,
-                   size_t count, const char *text)
+static void refuse(const char *name, const gyre_setting *settings, size_t count,
+                   const char *text)
 {
     gyre_error error = {0};
     gyre_opt *opt = NULL;
 
-    assert_int_equal(gyre_opt_create(context, name, settings, count, &opt,
-                                     &error),
-                     GYRE_PARAMETER);
+    assert_int_equal(
+        gyre_opt_create(context, name, settings, count, &opt, &error),
+        GYRE_PARAMETER);
     assert_null(opt);
     unit_assert_text(&error, text);
 }
@@ -115,8 +115,7 @@ static void test_step_values_over_defaults(void **state)
     assert_true(values[0] == 0.5 && values[5] == 1.0);
     assert_int_equal(gyre_opt_values(opt, step, 1, values, NULL), GYRE_OK);
     assert_true(values[0] == 0.25 && values[1] == 0.9);
-    assert_int_equal(gyre_opt_values(opt, unchanged, 1, values, NULL),
-                     GYRE_OK);
+    assert_int_equal(gyre_opt_values(opt, unchanged, 1, values, NULL), GYRE_OK);
     values[0] = 7.0;
     assert_int_equal(gyre_opt_values(opt, structural, 1, values, &error),
                      GYRE_PARAMETER);
@@ -154,12 +153,12 @@ static void test_scalars(void **state)
     gyre_error error = {0};
 
     (void)state;
-    assert_int_equal(gyre_opt_scalars(opt, gyre_opt_defaults(opt), 0, scalars,
-                                      &error),
-                     GYRE_INVALID);
-    assert_int_equal(gyre_opt_scalars(opt, gyre_opt_defaults(opt), 1, scalars,
-                                      NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_opt_scalars(opt, gyre_opt_defaults(opt), 0, scalars, &error),
+        GYRE_INVALID);
+    assert_int_equal(
+        gyre_opt_scalars(opt, gyre_opt_defaults(opt), 1, scalars, NULL),
+        GYRE_OK);
     assert_string_equal(gyre_opt_scalar_name(opt, 2), "one_minus_beta2");
     assert_true(scalars[2] == (float)(1.0 - 0.999));
     assert_string_equal(gyre_opt_scalar_name(opt, 6), "step");
@@ -189,9 +188,9 @@ static void test_text_forms(void **state)
     double value = -7.0;
 
     (void)state;
-    assert_int_equal(gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "sgd",
-                                      &sgd, NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "sgd", &sgd, NULL),
+        GYRE_OK);
     assert_true(parse(sgd, "lr", "2.5e-3") == 2.5e-3);
     assert_true(parse(sgd, "nesterov", "true") == 1.0);
     assert_true(parse(sgd, "nesterov", "off") == 0.0);
@@ -220,9 +219,9 @@ static void test_text_forms_in_another_locale(void **state)
     (void)state;
     if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL)
         return; /* not installed here */
-    assert_int_equal(gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "sgd",
-                                      &sgd, NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_plugin_find(context, GYRE_KIND_OPTIMIZER, "sgd", &sgd, NULL),
+        GYRE_OK);
     assert_true(parse(sgd, "momentum", "0.9") == 0.9);
     setlocale(LC_NUMERIC, "C");
 }
@@ -279,9 +278,8 @@ static void test_threads(void **state)
 
         assert_int_equal(gyre_context_create(NULL, &shared, NULL), GYRE_OK);
         for (int i = 0; i < 4; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, make_many,
-                                            shared),
-                             0);
+            assert_int_equal(
+                pthread_create(&threads[i], NULL, make_many, shared), 0);
         for (int i = 0; i < 4; i++) {
             void *failed = NULL;
 

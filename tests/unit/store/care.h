@@ -25,14 +25,18 @@ enum { CARE_TENSORS = 8, CARE_CHUNK = 4096, CARE_BIG = 40 * 1024 };
 
 static const gyre_tensor care_model[CARE_TENSORS] = {
     {.name = "emb", .rank = 2, .shape = {300, 10}},
-    {.name = "frozen.pos", .rank = 1, .shape = {2000},
+    {.name = "frozen.pos",
+     .rank = 1,
+     .shape = {2000},
      .flags = GYRE_TENSOR_FROZEN},
     {.name = "h.0.weight", .rank = 2, .shape = {64, 64}},
     {.name = "h.0.bias", .rank = 1, .shape = {64}, .group = 1},
     {.name = "scale", .rank = 0},
     {.name = "nothing", .rank = 2, .shape = {0, 3}},
     {.name = "big", .rank = 2, .shape = {40, 1024}},
-    {.name = "frozen.tail", .rank = 1, .shape = {5000},
+    {.name = "frozen.tail",
+     .rank = 1,
+     .shape = {5000},
      .flags = GYRE_TENSOR_FROZEN},
 };
 
@@ -111,12 +115,15 @@ static inline gyre_status care_try_create(gyre_context *context,
                                           gyre_store **out, gyre_error *error)
 {
     gyre_tensor tensors[CARE_TENSORS];
-    gyre_store_spec spec = {.size = sizeof(spec), .tensors = tensors,
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .tensors = tensors,
                             .tensor_count = CARE_TENSORS,
-                            .device_count = devices, .chunk_elements = chunk,
-                            .blob_bytes = 256, .in_place = in_place};
-    gyre_store_options options = {.size = sizeof(options), .io = "posix",
-                                  .buffers = 2};
+                            .device_count = devices,
+                            .chunk_elements = chunk,
+                            .blob_bytes = 256,
+                            .in_place = in_place};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = "posix", .buffers = 2};
 
     memcpy(tensors, care_model, sizeof(tensors));
     for (size_t i = 0; i < CARE_TENSORS; i++) {
@@ -142,8 +149,8 @@ static inline gyre_store *care_create(gyre_context *context, const char *path,
 
 static inline gyre_store *care_open(gyre_context *context, const char *path)
 {
-    gyre_store_options options = {.size = sizeof(options), .io = "posix",
-                                  .buffers = 2};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = "posix", .buffers = 2};
     gyre_store *store = NULL;
     gyre_error error = {GYRE_OK, ""};
 
@@ -226,17 +233,16 @@ static inline care_state care_state_of(gyre_store *store)
         gyre_tensor t;
         uint64_t step;
 
-        assert_int_equal(gyre_store_tensor(store, i, &t, &step, NULL),
-                         GYRE_OK);
+        assert_int_equal(gyre_store_tensor(store, i, &t, &step, NULL), GYRE_OK);
         h = care_hash(h, &step, sizeof(step));
         for (int s = -1; s < (int)info.slots; s++) {
             uint64_t n = care_elements(&t);
 
             if (s >= 0 && (t.flags & GYRE_TENSOR_FROZEN))
                 continue;
-            assert_int_equal(gyre_store_read(store, i, s, 0, n, GYRE_F32,
-                                             values, NULL),
-                             GYRE_OK);
+            assert_int_equal(
+                gyre_store_read(store, i, s, 0, n, GYRE_F32, values, NULL),
+                GYRE_OK);
             h = care_hash(h, values, n * sizeof(float));
         }
     }

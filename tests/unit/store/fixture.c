@@ -186,15 +186,14 @@ void fixture_create(fixture *f, const model *m, const gyre_store_spec *spec,
 {
     gyre_store_spec plain = spec_of(m);
 
-    good(f, gyre_store_create(f->context, f->path,
-                              spec != NULL ? spec : &plain, options, &f->store,
-                              &f->error));
+    good(f, gyre_store_create(f->context, f->path, spec != NULL ? spec : &plain,
+                              options, &f->store, &f->error));
 }
 
 void fixture_open(fixture *f, const gyre_store_options *options)
 {
-    good(f, gyre_store_open(f->context, f->path, options, &f->store,
-                            &f->error));
+    good(f,
+         gyre_store_open(f->context, f->path, options, &f->store, &f->error));
 }
 
 void fixture_close(fixture *f)
@@ -243,8 +242,7 @@ void give_all(fixture *f, gyre_round *round, const model *m, uint64_t seed)
 }
 
 void fixture_round(fixture *f, const model *m, uint64_t seed,
-                   const gyre_round_options *options,
-                   gyre_round_report *report)
+                   const gyre_round_options *options, gyre_round_report *report)
 {
     gyre_round *round = fixture_open_round(f, options);
 

@@ -57,10 +57,10 @@ typedef struct fixture {
     unit_memory memory;
     gyre_context *context;
     char root[128];
-    char path[160];                /* root/store */
+    char path[160];                 /* root/store */
     char device[DEVICES_MOST][176]; /* root/dNN, made by fixture_devices */
     const char *devices[DEVICES_MOST];
-    gyre_store *store;             /* or NULL */
+    gyre_store *store; /* or NULL */
     gyre_error error;
 } fixture;
 
@@ -83,13 +83,12 @@ void fixture_open(fixture *f, const gyre_store_options *options);
 void fixture_close(fixture *f);
 
 /* A status as wanted, else the error's text. */
-#define expect(f, call, want)                                               \
-    do {                                                                    \
-        gyre_status expect_status = (call);                                 \
-        if (expect_status != (want))                                        \
-            fail_msg("%s: %s is wanted: %s",                                \
-                     gyre_status_name(expect_status),                       \
-                     gyre_status_name(want), (f)->error.text);              \
+#define expect(f, call, want)                                                 \
+    do {                                                                      \
+        gyre_status expect_status = (call);                                   \
+        if (expect_status != (want))                                          \
+            fail_msg("%s: %s is wanted: %s", gyre_status_name(expect_status), \
+                     gyre_status_name(want), (f)->error.text);                \
     } while (0)
 #define good(f, call) expect(f, call, GYRE_OK)
 
@@ -115,7 +114,7 @@ uint64_t step_of(fixture *f, size_t tensor);
 /* All that a round may change, to hold against later. */
 typedef struct snapshot {
     char digest[GYRE_DIGEST_TEXT];
-    uint64_t slots;            /* sum over all state and steps */
+    uint64_t slots; /* sum over all state and steps */
     uint64_t round, step;
 } snapshot;
 snapshot snapshot_of(fixture *f, const model *m);
@@ -131,8 +130,8 @@ typedef struct adamw {
 typedef struct oracle {
     const model *m;
     float *p[MODEL_MOST], *m1[MODEL_MOST], *m2[MODEL_MOST];
-    float *g[MODEL_MOST];      /* accumulated in f32, in order */
-    bool given[MODEL_MOST];    /* in this round */
+    float *g[MODEL_MOST];   /* accumulated in f32, in order */
+    bool given[MODEL_MOST]; /* in this round */
     uint64_t t[MODEL_MOST];
     adamw group[GROUPS_MOST];
 } oracle;

@@ -25,8 +25,7 @@ void oracle_begin(oracle *o, const model *m)
         o->m2[i] = zeros(m->elements[i]);
         o->g[i] = zeros(m->elements[i]);
         if (m->tensors[i].data != NULL)
-            memcpy(o->p[i], m->tensors[i].data,
-                   m->elements[i] * sizeof(float));
+            memcpy(o->p[i], m->tensors[i].data, m->elements[i] * sizeof(float));
     }
     for (size_t g = 0; g < GROUPS_MOST; g++)
         o->group[g] = (adamw){1e-3, 0.9, 0.999, 1e-8, 1e-2};
@@ -109,8 +108,7 @@ static void update_tensor(oracle *o, size_t tensor, float q)
 
         *m1 = fmaf(rest1, g - *m1, *m1);
         *m2 = fmaf(rest2, fmaf(g, g, -*m2), *m2);
-        *p -= fmaf(decay, *p,
-                   step * (*m1 / fmaf(sqrtf(*m2), correct2, eps)));
+        *p -= fmaf(decay, *p, step * (*m1 / fmaf(sqrtf(*m2), correct2, eps)));
     }
 }
 

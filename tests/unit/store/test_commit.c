@@ -155,8 +155,8 @@ static void test_blob_is_of_the_last_commit(void **state)
 
         snprintf(text, sizeof(text), "row %d", t * 1000);
         give_all(&w->f, round, &w->m, 1);
-        good(&w->f, gyre_round_finish(round, text, strlen(text), NULL,
-                                      &w->f.error));
+        good(&w->f,
+             gyre_round_finish(round, text, strlen(text), NULL, &w->f.error));
         memset(text, 0, sizeof(text)); /* it was copied */
         snprintf(text, sizeof(text), "row %d", t * 1000);
         expect_blob(w, text);

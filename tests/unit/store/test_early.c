@@ -80,8 +80,8 @@ static int teardown(void **state)
 static void bind_all(world *w)
 {
     for (size_t i = 0; i < TENSORS; i++)
-        good(&w->f, gyre_store_bind(w->f.store, i, GYRE_F32, w->out[i],
-                                    &w->f.error));
+        good(&w->f,
+             gyre_store_bind(w->f.store, i, GYRE_F32, w->out[i], &w->f.error));
     good(&w->f, gyre_store_pull(w->f.store, &w->f.error));
 }
 
@@ -202,8 +202,7 @@ static void test_bound_tensors_wait_for_their_release(void **state)
     good(&w->f, gyre_round_release(round, 0, &w->f.error)); /* again: fine */
     wait_for_transfers(w, before, 4); /* two chunks, read and written */
     for (size_t i = 0; i < 2; i++)
-        assert_memory_not_equal(w->out[i], w->o.p[i],
-                                ELEMENTS * sizeof(float));
+        assert_memory_not_equal(w->out[i], w->o.p[i], ELEMENTS * sizeof(float));
     for (size_t i = 3; i < TENSORS; i++)
         assert_memory_equal(w->out[i], w->o.p[i], ELEMENTS * sizeof(float));
     (void)finish(w, round);
@@ -343,15 +342,15 @@ static void test_early_is_refused_where_it_cannot_be_right(void **state)
 
     options.early = 1;
     options.clip = 1;
-    expect(&w->f, gyre_round_begin(w->f.store, &options, &round,
-                                   &w->f.error), GYRE_INVALID);
+    expect(&w->f, gyre_round_begin(w->f.store, &options, &round, &w->f.error),
+           GYRE_INVALID);
     unit_assert_text(&w->f.error, "norm");
     fixture_close(&w->f);
     snprintf(w->f.path, sizeof(w->f.path), "%s/place", w->f.root);
     create(w, true, 1);
     options.clip = 0;
-    expect(&w->f, gyre_round_begin(w->f.store, &options, &round,
-                                   &w->f.error), GYRE_INVALID);
+    expect(&w->f, gyre_round_begin(w->f.store, &options, &round, &w->f.error),
+           GYRE_INVALID);
     unit_assert_text(&w->f.error, "in place");
     assert_null(round);
 }

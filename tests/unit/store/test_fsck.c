@@ -41,8 +41,8 @@ static gyre_status check(gyre_context *context, const char *path,
                          unsigned flags, gyre_fsck_report *report,
                          gyre_error *error)
 {
-    gyre_store_options options = {.size = sizeof(options), .io = "posix",
-                                  .buffers = 2};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = "posix", .buffers = 2};
 
     memset(&seen, 0, sizeof(seen));
     memset(report, 0, sizeof(*report));
@@ -80,7 +80,7 @@ typedef struct fixture {
     unit_memory memory;
     gyre_context *context;
     char path[256];
-    care_state before, now;    /* at the last two commits */
+    care_state before, now; /* at the last two commits */
     /* from the layout and table of the newest commit */
     char file[2][400];
     uint64_t area, area_at[2];
@@ -110,9 +110,8 @@ static void take_places(fixture *f, const gyre_store *store)
 
         f->chunk[c].device = layout->places[c].device;
         f->chunk[c].offset = gyre_layout_offset(layout, c, version);
-        f->chunk[c].other = c < f->train
-                                ? gyre_layout_offset(layout, c, 1 - version)
-                                : 0;
+        f->chunk[c].other =
+            c < f->train ? gyre_layout_offset(layout, c, 1 - version) : 0;
         f->chunk[c].bytes = gyre_layout_chunk_bytes(layout, c);
         f->chunk[c].label = gyre_layout_vars(layout, c) *
                             gyre_layout_chunk_elements(layout, c) *
@@ -135,9 +134,9 @@ static void set_up(fixture *f, int in_place, char *stale)
     if (stale != NULL) {
         int fd = open(f->file[f->chunk[2].device], O_RDONLY);
 
-        assert_int_equal(pread(fd, stale, f->chunk[2].bytes,
-                               (off_t)f->chunk[2].other),
-                         f->chunk[2].bytes);
+        assert_int_equal(
+            pread(fd, stale, f->chunk[2].bytes, (off_t)f->chunk[2].other),
+            f->chunk[2].bytes);
         close(fd);
     }
     f->before = care_state_of(store);
@@ -200,8 +199,8 @@ static gyre_status try_open(fixture *f, gyre_error *error)
 {
     gyre_store_options options = {.size = sizeof(options), .io = "posix"};
     gyre_store *store = NULL;
-    gyre_status status = gyre_store_open(f->context, f->path, &options, &store,
-                                         error);
+    gyre_status status =
+        gyre_store_open(f->context, f->path, &options, &store, error);
 
     if (status == GYRE_OK)
         gyre_store_close(store);
@@ -239,8 +238,8 @@ static void test_whole(void **state)
     assert_int_equal(report.problems, 0);
     assert_int_equal(report.chunks, f.chunks);
     assert_int_equal(report.step, 3);
-    report = must_check(f.context, f.path,
-                        GYRE_FSCK_REPAIR | GYRE_FSCK_SALVAGE);
+    report =
+        must_check(f.context, f.path, GYRE_FSCK_REPAIR | GYRE_FSCK_SALVAGE);
     assert_false(report.repaired || report.salvaged);
     expect_state(&f, &f.now, 0);
     tear_down(&f);
@@ -328,8 +327,7 @@ static void test_kinds_of_chunks(void **state)
     one_chunk(make_misplaced, "misplaced", "it is chunk 3");
     one_chunk(make_foreign, "foreign", "it belongs to store ");
     one_chunk(make_torn, "torn", "its label is damaged too");
-    one_chunk(make_flipped, "flipped",
-              "chunk 2 (scale [0, 1), big [0, 3072))");
+    one_chunk(make_flipped, "flipped", "chunk 2 (scale [0, 1), big [0, 3072))");
 }
 
 /* Every chunk, first and last byte of its data: told for that chunk alone. */
@@ -392,9 +390,8 @@ static void test_truncated(void **state)
     assert_int_equal(seen.chunk[1], last);
     /* chunks behind it that have no second version are lost in both */
     assert_int_equal(report.previous_whole, seen.count == 2);
-    assert_int_equal(check(f.context, f.path, GYRE_FSCK_SALVAGE, &report,
-                           &error),
-                     GYRE_IO);
+    assert_int_equal(
+        check(f.context, f.path, GYRE_FSCK_SALVAGE, &report, &error), GYRE_IO);
     unit_assert_text(&error, "cannot be read at all");
     tear_down(&f);
 }
@@ -410,8 +407,7 @@ static void test_truncated_behind_the_data(void **state)
     assert_int_equal(truncate(f.file[1], (off_t)f.file_bytes[1] - 512), 0);
     must_check(f.context, f.path, 0);
     if (seen.count == 1) { /* the last version in the file is not in use */
-        assert_true(
-            must_check(f.context, f.path, GYRE_FSCK_REPAIR).repaired);
+        assert_true(must_check(f.context, f.path, GYRE_FSCK_REPAIR).repaired);
         assert_int_equal(stat(f.file[1], &info), 0);
         assert_int_equal(info.st_size, f.file_bytes[1]);
         assert_int_equal(must_check(f.context, f.path, 0).problems, 0);
@@ -486,8 +482,7 @@ static void test_record_behind(void **state)
 
     (void)state;
     set_up(&f, 0, NULL);
-    get(f.file[0], f.area_at[1 - f.area], area,
-        f.area_at[1] - f.area_at[0]);
+    get(f.file[0], f.area_at[1 - f.area], area, f.area_at[1] - f.area_at[0]);
     store = care_open(f.context, f.path);
     care_rounds(store, 1);
     f.now = care_state_of(store);
@@ -568,8 +563,7 @@ static void test_manifest_from_a_device(void **state)
         expect("manifest", 1, "the copy in a device file was used");
         must_check(f.context, f.path, 0); /* a look changes nothing */
         expect("manifest", 1, "");
-        assert_true(
-            must_check(f.context, f.path, GYRE_FSCK_REPAIR).repaired);
+        assert_true(must_check(f.context, f.path, GYRE_FSCK_REPAIR).repaired);
         assert_int_equal(must_check(f.context, f.path, 0).problems, 0);
         expect_state(&f, &f.now, 0);
     }
@@ -619,8 +613,8 @@ static void test_salvage(void **state)
     expect("flipped", 2, "");
     assert_false(report.repaired || report.previous_whole);
     assert_int_equal(try_open(&f, &error), GYRE_CORRUPT);
-    report = must_check(f.context, f.path,
-                        GYRE_FSCK_REPAIR | GYRE_FSCK_SALVAGE);
+    report =
+        must_check(f.context, f.path, GYRE_FSCK_REPAIR | GYRE_FSCK_SALVAGE);
     assert_true(report.salvaged && !report.repaired);
     expect_ranges(&f, "\"frozen.pos\"");
     expect_ranges(&f, "\"emb\"");
@@ -629,9 +623,8 @@ static void test_salvage(void **state)
     gyre_store_get_info(store, &info, NULL);
     assert_false(info.whole);
     assert_int_equal(info.step, 3);
-    assert_int_equal(gyre_store_read(store, 1, -1, 0, 1, GYRE_F32, &value,
-                                     NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_store_read(store, 1, -1, 0, 1, GYRE_F32, &value, NULL), GYRE_OK);
     assert_true(value != care_number(1, 0, 7));
     care_rounds(store, 2);
     gyre_store_get_info(store, &info, NULL);
@@ -830,8 +823,7 @@ static void test_io_errors(void **state)
             gyre_error error;
             gyre_status status;
 
-            snprintf(io, sizeof(io), "faulty:posix,fail=%d,every=%d", n,
-                     every);
+            snprintf(io, sizeof(io), "faulty:posix,fail=%d,every=%d", n, every);
             options.io = io;
             memset(&seen, 0, sizeof(seen));
             status = gyre_store_fsck(f.context, f.path, &options, 0, collect,
@@ -872,13 +864,12 @@ static void test_io_errors_in_repair(void **state)
             gyre_status status;
             care_state after;
 
-            snprintf(io, sizeof(io), "faulty:posix,fail=%d,every=%d", n,
-                     every);
+            snprintf(io, sizeof(io), "faulty:posix,fail=%d,every=%d", n, every);
             options.io = io;
             memset(&seen, 0, sizeof(seen));
-            status = gyre_store_fsck(f.context, f.path, &options,
-                                     GYRE_FSCK_REPAIR, collect, &seen, &report,
-                                     &error);
+            status =
+                gyre_store_fsck(f.context, f.path, &options, GYRE_FSCK_REPAIR,
+                                collect, &seen, &report, &error);
             refused += status == GYRE_IO;
             for (size_t i = 0; i < seen.count; i++)
                 lost |= strcmp(seen.what[i], "unreadable") == 0;
@@ -898,7 +889,8 @@ static void test_io_errors_in_repair(void **state)
  * once more, 5 and 6 the areas.  The newest record is in area 1. */
 static void test_unread_record_in_repair(void **state)
 {
-    gyre_store_options options = {.size = sizeof(options), .buffers = 2,
+    gyre_store_options options = {.size = sizeof(options),
+                                  .buffers = 2,
                                   .io = "faulty:posix,fail=3,every=3"};
     gyre_fsck_report report = {.size = sizeof(report)};
     gyre_error error;
@@ -947,10 +939,9 @@ static void test_every_allocation_fails(void **state)
             if (status == GYRE_OK)
                 break;
             /* without memory for it the copy of the manifest is not found */
-            if (status != GYRE_NO_MEMORY && (i != 1 ||
-                                             status != GYRE_NOT_FOUND))
-                fail_msg("request %llu: %s", (unsigned long long)n,
-                         error.text);
+            if (status != GYRE_NO_MEMORY &&
+                (i != 1 || status != GYRE_NOT_FOUND))
+                fail_msg("request %llu: %s", (unsigned long long)n, error.text);
         }
         if (i == 1)
             expect_state(&f, &f.before, 0);
@@ -979,14 +970,14 @@ static void test_bad_requests(void **state)
                                      GYRE_FSCK_REPAIR, NULL, NULL, &report,
                                      &error),
                      GYRE_INVALID);
-    assert_int_equal(gyre_store_fsck(f.context, "/nowhere", NULL, 0, NULL,
-                                     NULL, &report, &error),
+    assert_int_equal(gyre_store_fsck(f.context, "/nowhere", NULL, 0, NULL, NULL,
+                                     &report, &error),
                      GYRE_NOT_FOUND);
     assert_int_equal(gyre_store_fsck(f.context, "/tmp", NULL, 0, NULL, NULL,
                                      &report, &error),
                      GYRE_NOT_FOUND);
-    assert_int_equal(gyre_store_fsck(f.context, f.path, &reading, 0, NULL,
-                                     NULL, NULL, &error),
+    assert_int_equal(gyre_store_fsck(f.context, f.path, &reading, 0, NULL, NULL,
+                                     NULL, &error),
                      GYRE_OK);
     store = care_open(f.context, f.path);
     assert_int_equal(check(f.context, f.path, 0, &report, &error), GYRE_BUSY);

@@ -11,10 +11,10 @@ static gyre_status reshard(gyre_context *context, const char *path,
                            uint32_t devices, uint64_t chunk, const char *io,
                            gyre_error *error)
 {
-    gyre_store_spec spec = {.size = sizeof(spec), .device_count = devices,
-                            .chunk_elements = chunk};
-    gyre_store_options options = {.size = sizeof(options), .io = io,
-                                  .buffers = 2};
+    gyre_store_spec spec = {
+        .size = sizeof(spec), .device_count = devices, .chunk_elements = chunk};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = io, .buffers = 2};
 
     return gyre_store_reshard(context, path, &spec, &options, NULL, NULL,
                               error);
@@ -89,8 +89,10 @@ static void test_to_other_folders_and_weights(void **state)
     char path[256], a[256], b[256];
     const char *devices[] = {a, b, NULL};
     double weights[] = {1, 3, 2};
-    gyre_store_spec spec = {.size = sizeof(spec), .devices = devices,
-                            .weights = weights, .device_count = 3,
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .devices = devices,
+                            .weights = weights,
+                            .device_count = 3,
                             .chunk_elements = 1024};
     gyre_store *store;
     care_state before, after;
@@ -103,9 +105,9 @@ static void test_to_other_folders_and_weights(void **state)
     care_rounds(store, 3);
     before = care_state_of(store);
     gyre_store_close(store);
-    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
-                                        NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, NULL, NULL, NULL, NULL),
+        GYRE_OK);
     assert_int_equal(care_files(a), 1);
     assert_int_equal(care_files(b), 1);
     assert_int_equal(care_files(path), 3);
@@ -239,8 +241,8 @@ static void test_progress_stops_it(void **state)
     gyre_context *context = unit_context(&memory);
     char path[256];
     care_state want = make_small(context, path, 1);
-    gyre_store_spec spec = {.size = sizeof(spec), .device_count = 2,
-                            .chunk_elements = 1024};
+    gyre_store_spec spec = {
+        .size = sizeof(spec), .device_count = 2, .chunk_elements = 1024};
     stopping s = {.thread = pthread_self()};
     gyre_error error;
 
@@ -248,14 +250,14 @@ static void test_progress_stops_it(void **state)
     /* The callback may see less than every piece, but the first and the last
      * call always come. */
     s.stop_at = 1;
-    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, stop, &s,
-                                        &error),
-                     GYRE_STOPPED);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, NULL, stop, &s, &error),
+        GYRE_STOPPED);
     check_untouched(context, path, &want, 4);
     s = (stopping){.thread = pthread_self()};
-    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, stop, &s,
-                                        &error),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, NULL, stop, &s, &error),
+        GYRE_OK);
     assert_true(s.calls >= 1);
     assert_int_equal(s.last, s.total);
     /* 3 variables of the trainable elements, 1 of the frozen ones */
@@ -304,12 +306,12 @@ static void test_bad_requests(void **state)
     gyre_error error;
 
     (void)state;
-    assert_int_equal(gyre_store_reshard(context, path, NULL, NULL, NULL, NULL,
-                                        &error),
-                     GYRE_INVALID);
-    assert_int_equal(gyre_store_reshard(context, path, &spec, &reading, NULL,
-                                        NULL, &error),
-                     GYRE_INVALID);
+    assert_int_equal(
+        gyre_store_reshard(context, path, NULL, NULL, NULL, NULL, &error),
+        GYRE_INVALID);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, &reading, NULL, NULL, &error),
+        GYRE_INVALID);
     assert_int_equal(reshard(context, path, 65, 0, "posix", &error),
                      GYRE_RANGE);
     assert_int_equal(reshard(context, path, 1, 1000, "posix", &error),
@@ -335,7 +337,8 @@ static bool make_disk(const char *folder, char *disk)
 
     snprintf(command, sizeof(command),
              "truncate -s 16M %s/image && losetup --find --show %s/image "
-             "2>/dev/null", folder, folder);
+             "2>/dev/null",
+             folder, folder);
     pipe = popen(command, "r");
     good = pipe != NULL && fscanf(pipe, "%63s", disk) == 1;
     return pclose(pipe) == 0 && good;
@@ -348,8 +351,10 @@ static void test_block_files(void **state)
     gyre_context *context;
     char folder[256], path[300], disk[64], detach[100];
     const char *devices[] = {disk, disk};
-    gyre_store_spec spec = {.size = sizeof(spec), .devices = devices,
-                            .device_count = 1, .chunk_elements = 2048};
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .devices = devices,
+                            .device_count = 1,
+                            .chunk_elements = 2048};
     gyre_tensor tensor = {.name = "w", .rank = 1, .shape = {9999}};
     gyre_store *store = NULL;
     gyre_error error;
@@ -368,20 +373,20 @@ static void test_block_files(void **state)
         GYRE_OK)
         fail_msg("%s", error.text);
     gyre_store_close(store);
-    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
-                                        &error),
-                     GYRE_INVALID);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, NULL, NULL, NULL, &error),
+        GYRE_INVALID);
     unit_assert_text(&error, disk);
     must_reshard(context, path, 2, 1024);
     spec.device_count = 2;
-    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
-                                        &error),
-                     GYRE_INVALID);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, NULL, NULL, NULL, &error),
+        GYRE_INVALID);
     unit_assert_text(&error, "are the same block file");
     spec.device_count = 1;
-    assert_int_equal(gyre_store_reshard(context, path, &spec, NULL, NULL, NULL,
-                                        &error),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_store_reshard(context, path, &spec, NULL, NULL, NULL, &error),
+        GYRE_OK);
     assert_int_equal(care_files(path), 2);
     store = care_open(context, path);
     gyre_store_close(store);
@@ -533,16 +538,15 @@ static void test_sweep_after_the_flip(void **state)
     snprintf(uuid, sizeof(uuid), "%s", info.uuid);
     gyre_store_close(store);
     for (int d = 0; d < 2; d++) {
-        snprintf(old[d], sizeof(old[d]), "%.255s/%.8s.g1.d%02d", path, uuid,
-                 d);
+        snprintf(old[d], sizeof(old[d]), "%.255s/%.8s.g1.d%02d", path, uuid, d);
         snprintf(kept[d], sizeof(kept[d]), "%.319s.kept", old[d]);
         copy_file(old[d], kept[d]);
     }
     must_reshard(context, path, 3, 0);
     for (int d = 0; d < 2; d++)
         assert_int_equal(rename(kept[d], old[d]), 0);
-    snprintf(text, sizeof(text), "%.255s/%.8s.g2.d00\n%.319s\n%.319s\n",
-             path, uuid, old[0], old[1]);
+    snprintf(text, sizeof(text), "%.255s/%.8s.g2.d00\n%.319s\n%.319s\n", path,
+             uuid, old[0], old[1]);
     write_text(path, "changing", text);
     write_text(path, "changing.new", "half a na");
     write_text(path, "manifest.json.new", "{");

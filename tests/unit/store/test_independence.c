@@ -23,8 +23,8 @@ typedef struct variant {
     uint32_t commit_every;
 } variant;
 
-static const variant plain = {NULL, 1, false, 0, 0, NULL, false, false, false,
-                              1};
+static const variant plain = {NULL, 1,     false, 0,     0,
+                              NULL, false, false, false, 1};
 
 static const variant variants[] = {
     {"scalar", 1, false, 0, 0, NULL, false, false, false, 1},
@@ -34,8 +34,7 @@ static const variant variants[] = {
     {NULL, 3, true, 2048, 3, "posix", true, false, false, 1},
     {NULL, 5, false, 3072, 8, "uring", true, true, false, 2},
     {NULL, 16, true, 1024, 2, "faulty:posix,reorder=7", true, false, true, 1},
-    {NULL, 1, false, 65536, 4, "faulty:uring,reorder=3", false, false, true,
-     3},
+    {NULL, 1, false, 65536, 4, "faulty:uring,reorder=3", false, false, true, 3},
     {NULL, 5, true, 7168, 5, "faulty,short=3,every=5", true, false, false, 1},
     {"scalar", 3, false, 1024, 2, "posix", true, true, true, 1},
     {"avx2", 2, true, 16384, 6, NULL, true, false, true, 4},
@@ -83,8 +82,8 @@ static void *give_pieces(void *arg)
                 continue;
             gradient_fill(g->seed, i, at, n, data);
             if (g->status == GYRE_OK)
-                g->status = gyre_round_gradient(g->round, i, at, n, &gradient,
-                                                NULL);
+                g->status =
+                    gyre_round_gradient(g->round, i, at, n, &gradient, NULL);
         }
     return NULL;
 }
@@ -101,8 +100,8 @@ static void give_micro_batch(fixture *f, gyre_round *round, const model *m,
     for (size_t t = 0; t < n; t++) {
         givers[t] = (giver){f, round, m, seed, t, v->threads, GYRE_OK};
         if (v->threads)
-            assert_int_equal(pthread_create(&threads[t], NULL, give_pieces,
-                                            &givers[t]), 0);
+            assert_int_equal(
+                pthread_create(&threads[t], NULL, give_pieces, &givers[t]), 0);
         else
             (void)give_pieces(&givers[t]);
     }
@@ -195,8 +194,7 @@ static void expect_independent(const script *s)
         if (!run_variant(s, &m, &variants[i], &have))
             continue;
         if (strcmp(want.end.digest, have.end.digest) != 0 ||
-            want.end.slots != have.end.slots ||
-            want.end.step != have.end.step)
+            want.end.slots != have.end.slots || want.end.step != have.end.step)
             fail_msg("%s, variant %zu: digest %s, wanted is %s", s->optimizer,
                      i, have.end.digest, want.end.digest);
         assert_memory_equal(want.norms, have.norms, sizeof(want.norms));
@@ -204,12 +202,12 @@ static void expect_independent(const script *s)
     model_free(&m);
 }
 
-#define INDEPENDENT(name, ...)                          \
-    static void test_##name(void **state)               \
-    {                                                   \
-        static const script s = {__VA_ARGS__};          \
-        (void)state;                                    \
-        expect_independent(&s);                         \
+#define INDEPENDENT(name, ...)                 \
+    static void test_##name(void **state)      \
+    {                                          \
+        static const script s = {__VA_ARGS__}; \
+        (void)state;                           \
+        expect_independent(&s);                \
     }
 
 INDEPENDENT(adamw, "adamw", {0}, 0)

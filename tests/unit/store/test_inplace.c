@@ -123,8 +123,8 @@ static void test_in_place_killed_in_a_round_is_dirty(void **state)
     if (child == 0) {
         gyre_round *round = NULL;
 
-        if (gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store,
-                            NULL) == GYRE_OK &&
+        if (gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store, NULL) ==
+                GYRE_OK &&
             gyre_round_begin(w->f.store, NULL, &round, NULL) == GYRE_OK) {
             give_all(&w->f, round, &w->m, 2);
             if (gyre_round_update(round, NULL, NULL) == GYRE_OK)
@@ -134,8 +134,10 @@ static void test_in_place_killed_in_a_round_is_dirty(void **state)
     }
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
-    expect(&w->f, gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store,
-                                  &w->f.error), GYRE_DIRTY);
+    expect(&w->f,
+           gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store,
+                           &w->f.error),
+           GYRE_DIRTY);
     unit_assert_text(&w->f.error, "after step 1");
     unit_assert_text(&w->f.error, "export");
     assert_null(w->f.store);
@@ -182,8 +184,8 @@ static void flip(world *w, uint64_t chunk, off_t at)
                   O_RDWR | O_CLOEXEC);
     unsigned char byte;
 
-    at += (off_t)gyre_layout_offset(layout, chunk,
-                                    store->current[chunk].version);
+    at +=
+        (off_t)gyre_layout_offset(layout, chunk, store->current[chunk].version);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &byte, 1, at), 1);
     byte ^= 4;

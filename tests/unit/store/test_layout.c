@@ -75,8 +75,9 @@ static void begin(list *l, uint64_t seed, uint32_t devices, bool weighted)
         t->group = (uint32_t)(random_next(&seed) % 3);
         t->flags = random_next(&seed) % 4 == 0 ? GYRE_TENSOR_FROZEN : 0;
     }
-    assert_int_equal(gyre_layout_tensors(l->context, &l->layout, l->tensors,
-                                         l->count, NULL), GYRE_OK);
+    assert_int_equal(
+        gyre_layout_tensors(l->context, &l->layout, l->tensors, l->count, NULL),
+        GYRE_OK);
     shape(l, &seed, devices, weighted);
 }
 
@@ -150,9 +151,9 @@ static void test_tensors_begin_on_grains_in_the_order_given(void **state)
                 grain += (l.tensors[i].shape[0] + 1023) / 1024;
                 elements += l.tensors[i].shape[0];
             }
-            assert_int_equal(grain, l.layout.train_grains +
-                                        (uint64_t)frozen *
-                                            l.layout.frozen_grains);
+            assert_int_equal(grain,
+                             l.layout.train_grains +
+                                 (uint64_t)frozen * l.layout.frozen_grains);
         }
         assert_int_equal(l.layout.elements, elements);
         end(&l);
@@ -175,8 +176,7 @@ static void test_chunk_of_agrees_with_the_cuts(void **state)
             for (; n > 0; n--)
                 assert_int_equal(gyre_layout_chunk_of(&l.layout, grain++), c);
         }
-        assert_int_equal(grain,
-                         l.layout.train_grains + l.layout.frozen_grains);
+        assert_int_equal(grain, l.layout.train_grains + l.layout.frozen_grains);
         end(&l);
     }
 }
@@ -219,8 +219,7 @@ static void test_extents_of_a_device_are_apart_and_aligned(void **state)
         list l;
 
         begin(&l, seed, devices, seed % 2);
-        assert_true(l.layout.area_at[0] >=
-                    GYRE_PAGE + l.layout.manifest_bytes);
+        assert_true(l.layout.area_at[0] >= GYRE_PAGE + l.layout.manifest_bytes);
         assert_true(l.layout.area_at[1] >=
                     l.layout.area_at[0] + l.layout.area_bytes);
         assert_true(l.layout.data_at >=
@@ -301,8 +300,12 @@ static void test_describe_names_three_ranges_and_no_more(void **state)
 {
     unit_memory memory = {0};
     gyre_context *context = unit_context(&memory);
-    gyre_layout layout = {.chunk_grains = 4, .align = 4096, .devices = 1,
-                          .versions = 2, .slots = 2, .manifest_bytes = 4096};
+    gyre_layout layout = {.chunk_grains = 4,
+                          .align = 4096,
+                          .devices = 1,
+                          .versions = 2,
+                          .slots = 2,
+                          .manifest_bytes = 4096};
     gyre_tensor tensors[] = {
         {.name = "a", .rank = 1, .shape = {3000}},
         {.name = "b", .rank = 1, .shape = {5000}},
@@ -340,8 +343,8 @@ static void expect_refused(const gyre_tensor *tensors, size_t count,
     gyre_layout layout = {0};
     gyre_error error = {GYRE_OK, ""};
 
-    assert_int_equal(gyre_layout_tensors(context, &layout, tensors, count,
-                                         &error), want);
+    assert_int_equal(
+        gyre_layout_tensors(context, &layout, tensors, count, &error), want);
     unit_assert_text(&error, text);
     gyre_layout_free(context, &layout);
     gyre_context_destroy(context);

@@ -113,8 +113,8 @@ static void test_contexts_and_stores_live_side_by_side(void **state)
         for (size_t i = 0; i < 3; i++)
             good(&f[i], gyre_round_update(round[i], NULL, &f[i].error));
         for (size_t i = 3; i-- > 0;)
-            good(&f[i], gyre_round_finish(round[i], NULL, 0, NULL,
-                                          &f[i].error));
+            good(&f[i],
+                 gyre_round_finish(round[i], NULL, 0, NULL, &f[i].error));
     }
     for (size_t i = 0; i < 3; i++) {
         expect_oracle(&f[i], &o[i]);
@@ -138,12 +138,12 @@ static void test_two_stores_of_one_context(void **state)
     fixture_begin(&f);
     create(&f, &m, 2);
     snprintf(path, sizeof(path), "%s/second", f.root);
-    good(&f, gyre_store_create(f.context, path,
-                               &(gyre_store_spec){.size = sizeof(
-                                                      gyre_store_spec),
-                                                  .tensors = m.tensors,
-                                                  .tensor_count = m.count},
-                               NULL, &second, &f.error));
+    good(&f,
+         gyre_store_create(f.context, path,
+                           &(gyre_store_spec){.size = sizeof(gyre_store_spec),
+                                              .tensors = m.tensors,
+                                              .tensor_count = m.count},
+                           NULL, &second, &f.error));
     first = f.store;
     for (uint64_t t = 0; t < 3; t++) {
         f.store = t % 2 ? second : first;
@@ -241,9 +241,9 @@ static void test_tensors_larger_than_all_buffers(void **state)
 /* DS#1983: CPU Adam crashed at 1,024 elements, #479 and others elsewhere. */
 static void test_every_small_size(void **state)
 {
-    static const uint64_t sizes[] = {1,    2,    15,   16,   17,   511, 512,
-                                     513,  1023, 1024, 1025, 2047, 2048,
-                                     4095, 4096, 4097};
+    static const uint64_t sizes[] = {1,    2,    15,   16,   17,   511,
+                                     512,  513,  1023, 1024, 1025, 2047,
+                                     2048, 4095, 4096, 4097};
     model m = {0};
     fixture f;
     oracle o;

@@ -313,8 +313,7 @@ static void test_bad_numbers_are_refused(void **state)
     }
     o = round_options();
     o.size = 8;
-    expect(f, gyre_round_begin(f->store, &o, &round, &f->error),
-           GYRE_INVALID);
+    expect(f, gyre_round_begin(f->store, &o, &round, &f->error), GYRE_INVALID);
     assert_null(round);
 }
 

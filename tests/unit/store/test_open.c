@@ -45,8 +45,8 @@ static size_t entries(const char *path)
     size_t n = 0;
 
     while (dir != NULL && (entry = readdir(dir)) != NULL)
-        n += strcmp(entry->d_name, ".") != 0 &&
-             strcmp(entry->d_name, "..") != 0;
+        n +=
+            strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     if (dir != NULL)
         closedir(dir);
     return n;
@@ -56,8 +56,10 @@ static void expect_create(world *w, const gyre_store_spec *spec,
                           const gyre_store_options *options, gyre_status want,
                           const char *text)
 {
-    expect(&w->f, gyre_store_create(w->f.context, w->f.path, spec, options,
-                                    &w->f.store, &w->f.error), want);
+    expect(&w->f,
+           gyre_store_create(w->f.context, w->f.path, spec, options,
+                             &w->f.store, &w->f.error),
+           want);
     unit_assert_text(&w->f.error, text);
     assert_null(w->f.store);
     assert_int_not_equal(access(w->f.path, F_OK), 0); /* nothing stays */
@@ -66,8 +68,10 @@ static void expect_create(world *w, const gyre_store_spec *spec,
 static void expect_open(world *w, const gyre_store_options *options,
                         gyre_status want, const char *text)
 {
-    expect(&w->f, gyre_store_open(w->f.context, w->f.path, options,
-                                  &w->f.store, &w->f.error), want);
+    expect(&w->f,
+           gyre_store_open(w->f.context, w->f.path, options, &w->f.store,
+                           &w->f.error),
+           want);
     unit_assert_text(&w->f.error, text);
     assert_null(w->f.store);
 }
@@ -167,8 +171,10 @@ static void test_stores_do_not_overwrite_each_other(void **state)
     fixture_devices(&w->f, &spec, 2);
     fixture_create(&w->f, &w->m, &spec, NULL);
     before = snapshot_of(&w->f, &w->m);
-    expect(&w->f, gyre_store_create(w->f.context, w->f.path, &spec, NULL,
-                                    &second, &w->f.error), GYRE_BUSY);
+    expect(&w->f,
+           gyre_store_create(w->f.context, w->f.path, &spec, NULL, &second,
+                             &w->f.error),
+           GYRE_BUSY);
     /* another one with the same device folders is another one */
     snprintf(other, sizeof(other), "%s/other", w->f.root);
     good(&w->f, gyre_store_create(w->f.context, other, &spec, NULL, &second,
@@ -176,8 +182,10 @@ static void test_stores_do_not_overwrite_each_other(void **state)
     gyre_store_close(second);
     second = NULL;
     fixture_close(&w->f);
-    expect(&w->f, gyre_store_create(w->f.context, w->f.path, &spec, NULL,
-                                    &second, &w->f.error), GYRE_EXISTS);
+    expect(&w->f,
+           gyre_store_create(w->f.context, w->f.path, &spec, NULL, &second,
+                             &w->f.error),
+           GYRE_EXISTS);
     unit_assert_text(&w->f.error, "holds a store already");
     assert_null(second);
     fixture_open(&w->f, NULL);
@@ -207,8 +215,7 @@ static void test_many_long_names(void **state)
     for (size_t i = 0; i < 50; i++) {
         gyre_tensor t;
 
-        good(&w->f, gyre_store_find(w->f.store, names[i], &index,
-                                    &w->f.error));
+        good(&w->f, gyre_store_find(w->f.store, names[i], &index, &w->f.error));
         assert_int_equal(index, i);
         good(&w->f, gyre_store_tensor(w->f.store, i, &t, NULL, &w->f.error));
         assert_string_equal(t.name, names[i]);
@@ -218,8 +225,8 @@ static void test_many_long_names(void **state)
 
 static void test_names_may_hold_what_utf8_holds(void **state)
 {
-    static const char *const names[] = {"h/0\\w", "\"quoted\"", "\n\t",
-                                        "\xc3\xa4\xe6\xbc\xa2", "%s%n", " "};
+    static const char *const names[] = {
+        "h/0\\w", "\"quoted\"", "\n\t", "\xc3\xa4\xe6\xbc\xa2", "%s%n", " "};
     world *w = *state;
     gyre_tensor tensors[6];
     gyre_store_spec spec = spec_of(&w->m);
@@ -233,8 +240,7 @@ static void test_names_may_hold_what_utf8_holds(void **state)
     fixture_close(&w->f);
     fixture_open(&w->f, NULL);
     for (size_t i = 0; i < 6; i++) {
-        good(&w->f, gyre_store_find(w->f.store, names[i], &index,
-                                    &w->f.error));
+        good(&w->f, gyre_store_find(w->f.store, names[i], &index, &w->f.error));
         assert_int_equal(index, i);
     }
     expect(&w->f, gyre_store_find(w->f.store, "h", &index, &w->f.error),
@@ -250,10 +256,12 @@ static void test_what_is_no_store_is_said_to_be_none(void **state)
     expect_open(w, NULL, GYRE_NOT_FOUND, w->f.path);
     assert_int_equal(mkdir(w->f.path, 0700), 0);
     expect_open(w, NULL, GYRE_NOT_FOUND, "no manifest.json");
-    expect(&w->f, gyre_store_open(w->f.context, NULL, NULL, &w->f.store,
-                                  &w->f.error), GYRE_INVALID);
-    expect(&w->f, gyre_store_open(w->f.context, "", NULL, &w->f.store,
-                                  &w->f.error), GYRE_INVALID);
+    expect(&w->f,
+           gyre_store_open(w->f.context, NULL, NULL, &w->f.store, &w->f.error),
+           GYRE_INVALID);
+    expect(&w->f,
+           gyre_store_open(w->f.context, "", NULL, &w->f.store, &w->f.error),
+           GYRE_INVALID);
 }
 
 static void test_same_store_twice_is_busy(void **state)
@@ -265,8 +273,10 @@ static void test_same_store_twice_is_busy(void **state)
     fixture_create(&w->f, &w->m, NULL, NULL);
     for (int read_only = 0; read_only < 2; read_only++) {
         options.read_only = read_only;
-        expect(&w->f, gyre_store_open(w->f.context, w->f.path, &options,
-                                      &second, &w->f.error), GYRE_BUSY);
+        expect(&w->f,
+               gyre_store_open(w->f.context, w->f.path, &options, &second,
+                               &w->f.error),
+               GYRE_BUSY);
         unit_assert_text(&w->f.error, "in this process already");
         assert_null(second);
     }

@@ -146,8 +146,7 @@ static void *give_some(void *arg)
 {
     giver *g = arg;
 
-    for (size_t i = g->from; i < g->count && g->status == GYRE_OK;
-         i += THREADS)
+    for (size_t i = g->from; i < g->count && g->status == GYRE_OK; i += THREADS)
         g->status = give_piece(g->round, &g->pieces[i], g->seed, &g->error);
     return NULL;
 }
@@ -165,10 +164,13 @@ static void test_pieces_come_from_four_threads(void **state)
         giver givers[THREADS];
 
         for (size_t t = 0; t < THREADS; t++) {
-            givers[t] = (giver){.round = round, .pieces = pieces, .count = n,
-                                .from = t, .seed = seed};
-            assert_int_equal(pthread_create(&threads[t], NULL, give_some,
-                                            &givers[t]), 0);
+            givers[t] = (giver){.round = round,
+                                .pieces = pieces,
+                                .count = n,
+                                .from = t,
+                                .seed = seed};
+            assert_int_equal(
+                pthread_create(&threads[t], NULL, give_some, &givers[t]), 0);
         }
         for (size_t t = 0; t < THREADS; t++) {
             pthread_join(threads[t], NULL);
@@ -199,8 +201,8 @@ static void test_dtypes_and_strides_are_what_they_say(void **state)
             float *g = malloc(n * 4 + 1);
             char *packed = malloc(n * size + 1);
             char *spread = malloc(n * size * stride + 1);
-            gyre_gradient gradient = {.dtype = dtypes[k], .data = spread,
-                                      .stride = (int64_t)stride};
+            gyre_gradient gradient = {
+                .dtype = dtypes[k], .data = spread, .stride = (int64_t)stride};
 
             memset(spread, 0x7f, n * size * stride + 1); /* NaN between */
             gradient_fill(k, i, 0, n, g);
@@ -229,7 +231,7 @@ static void test_overlaps_are_refused_and_add_nothing(void **state)
 {
     /* tensor 0 has 5000 elements; [1000, 2000) and [3000, 3500) came */
     static const piece wrong[] = {
-        {0, 1000, 1000}, {0, 999, 2},     {0, 1999, 2},   {0, 1500, 10},
+        {0, 1000, 1000}, {0, 999, 2},     {0, 1999, 2},    {0, 1500, 10},
         {0, 0, 5000},    {0, 1999, 1500}, {0, 2000, 1001}, {0, 3499, 1},
     };
     world *w = *state;
@@ -241,8 +243,9 @@ static void test_overlaps_are_refused_and_add_nothing(void **state)
     good(&w->f, give_piece(round, &(piece){0, 1000, 1000}, 9, &w->f.error));
     good(&w->f, give_piece(round, &(piece){0, 3000, 500}, 9, &w->f.error));
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-        expect(&w->f, give(&w->f, round, 0, wrong[i].first, wrong[i].count,
-                           poison), GYRE_DUPLICATE);
+        expect(&w->f,
+               give(&w->f, round, 0, wrong[i].first, wrong[i].count, poison),
+               GYRE_DUPLICATE);
         unit_assert_text(&w->f.error, "wte");
     }
     unit_assert_text(&w->f.error, "[3000, 3500)");
@@ -295,11 +298,9 @@ static void test_wrong_pieces_are_refused_and_change_nothing(void **state)
            GYRE_UNSUPPORTED);
     bad = g;
     bad.stride = -1;
-    expect(f, gyre_round_gradient(round, 0, 0, 1, &bad, &f->error),
-           GYRE_RANGE);
+    expect(f, gyre_round_gradient(round, 0, 0, 1, &bad, &f->error), GYRE_RANGE);
     bad.stride = INT64_MIN;
-    expect(f, gyre_round_gradient(round, 0, 0, 1, &bad, &f->error),
-           GYRE_RANGE);
+    expect(f, gyre_round_gradient(round, 0, 0, 1, &bad, &f->error), GYRE_RANGE);
     expect(f, gyre_round_gradient(NULL, 0, 0, 1, &g, &f->error), GYRE_INVALID);
     good(f, give(f, round, 0, 5000, 0, x)); /* nothing is fine everywhere */
     good(f, give(f, round, 2, 0, 0, NULL));
@@ -326,8 +327,7 @@ static void test_missing_names_tensor_and_gap_and_leaves_the_round(void **state)
             give_tensor(f, round, &w->m, i, 4);
     good(f, give_piece(round, &(piece){0, 0, 100}, 4, &f->error));
     good(f, give_piece(round, &(piece){0, 101, 4899}, 4, &f->error));
-    expect(f, gyre_round_finish(round, NULL, 0, NULL, &f->error),
-           GYRE_MISSING);
+    expect(f, gyre_round_finish(round, NULL, 0, NULL, &f->error), GYRE_MISSING);
     unit_assert_text(&f->error, "wte (4999 of 5000, first gap at 100)");
     expect(f, gyre_round_update(round, NULL, &f->error), GYRE_MISSING);
     expect(f, gyre_round_next(round, &f->error), GYRE_MISSING);
@@ -346,8 +346,7 @@ static void test_gradients_come_before_the_update_only(void **state)
     gyre_round *round = fixture_open_round(f, NULL), *second = NULL;
     float x = 1;
 
-    expect(f, gyre_round_begin(f->store, NULL, &second, &f->error),
-           GYRE_STATE);
+    expect(f, gyre_round_begin(f->store, NULL, &second, &f->error), GYRE_STATE);
     assert_null(second);
     expect(f, gyre_round_wait(round, 0, &f->error), GYRE_STATE);
     give_all(f, round, &w->m, 5);

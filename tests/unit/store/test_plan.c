@@ -42,12 +42,11 @@ static gyre_store_plan plan_of(world *w, const gyre_store_spec *spec,
 {
     gyre_store_plan plan = {.size = sizeof(plan)};
 
-    good(&w->f, gyre_store_make_plan(w->f.context, spec, options, &plan,
-                                     &w->f.error));
-    assert_int_equal(plan.total_bytes,
-                     plan.buffer_bytes + plan.gradient_bytes +
-                         plan.leaf_bytes + plan.table_bytes +
-                         plan.other_bytes);
+    good(&w->f,
+         gyre_store_make_plan(w->f.context, spec, options, &plan, &w->f.error));
+    assert_int_equal(plan.total_bytes, plan.buffer_bytes + plan.gradient_bytes +
+                                           plan.leaf_bytes + plan.table_bytes +
+                                           plan.other_bytes);
     return plan;
 }
 
@@ -84,8 +83,7 @@ static void check_bytes(world *w, const char *optimizer, gyre_dtype dtype,
     vars = 1 + info_of(&w->f).slots;
     for (size_t i = 0; i < w->m.count; i++) {
         out[i] = malloc(w->m.elements[i] * 4 + 1);
-        good(&w->f, gyre_store_bind(w->f.store, i, dtype, out[i],
-                                    &w->f.error));
+        good(&w->f, gyre_store_bind(w->f.store, i, dtype, out[i], &w->f.error));
     }
     from = gyre_io_recorder_count(recorder);
     fixture_round(&w->f, &w->m, 1, NULL, &r);
@@ -116,8 +114,8 @@ static void test_bytes_are_the_closed_forms(void **state)
     for (size_t i = 0; i < 5; i++) {
         gyre_io_recorder *recorder = NULL;
 
-        good(&w->f, gyre_io_recorder_create(w->f.context, &recorder,
-                                            &w->f.error));
+        good(&w->f,
+             gyre_io_recorder_create(w->f.context, &recorder, &w->f.error));
         snprintf(w->f.path, sizeof(w->f.path), "%s/%s", w->f.root,
                  optimizers[i]);
         check_bytes(w, optimizers[i], i % 2 ? GYRE_BF16 : GYRE_F32, recorder);
@@ -182,8 +180,8 @@ static uint64_t measured_peak(world *w, const gyre_store_spec *spec,
     fixture_create(&w->f, &w->m, spec, options);
     for (uint64_t t = 0; t < 2; t++)
         fixture_round(&w->f, &w->m, t, NULL, NULL);
-    good(&w->f, gyre_store_read(w->f.store, 0, -1, 0, 1, GYRE_F32, &x,
-                                &w->f.error));
+    good(&w->f,
+         gyre_store_read(w->f.store, 0, -1, 0, 1, GYRE_F32, &x, &w->f.error));
     good(&w->f, gyre_store_digest(w->f.store, (char[GYRE_DIGEST_TEXT]){0},
                                   &w->f.error));
     fixture_round(&w->f, &w->m, 3, NULL, NULL);
@@ -205,8 +203,8 @@ static void test_planned_memory_is_what_is_taken(void **state)
         uint32_t buffers;
         const char *optimizer;
     } cases[] = {
-        {1, 0, 0, "adamw"},      {1, 65536, 8, "adamw"}, {1, 65536, 2, "adam"},
-        {2, 65536, 3, "adagrad"}, {3, 32768, 4, "sgd"},  {1, 8192, 4, "lion"},
+        {1, 0, 0, "adamw"},       {1, 65536, 8, "adamw"}, {1, 65536, 2, "adam"},
+        {2, 65536, 3, "adagrad"}, {3, 32768, 4, "sgd"},   {1, 8192, 4, "lion"},
     };
     world *w = *state;
 
@@ -286,8 +284,9 @@ static void test_memory_limit_refuses_before_anything_is_made(void **state)
     fixture_devices(&w->f, &spec, 2);
     total = plan_of(w, &spec, NULL).total_bytes;
     options.memory_limit = total - 1;
-    expect(&w->f, gyre_store_create(w->f.context, w->f.path, &spec, &options,
-                                    &w->f.store, &w->f.error),
+    expect(&w->f,
+           gyre_store_create(w->f.context, w->f.path, &spec, &options,
+                             &w->f.store, &w->f.error),
            GYRE_NO_MEMORY);
     unit_assert_text(&w->f.error, "fewer buffers");
     assert_null(w->f.store);
@@ -298,8 +297,10 @@ static void test_memory_limit_refuses_before_anything_is_made(void **state)
     fixture_round(&w->f, &w->m, 1, NULL, NULL);
     fixture_close(&w->f);
     options.memory_limit = total - 1;
-    expect(&w->f, gyre_store_open(w->f.context, w->f.path, &options,
-                                  &w->f.store, &w->f.error), GYRE_NO_MEMORY);
+    expect(&w->f,
+           gyre_store_open(w->f.context, w->f.path, &options, &w->f.store,
+                           &w->f.error),
+           GYRE_NO_MEMORY);
     options.read_only = 1; /* holds no gradients */
     fixture_open(&w->f, &options);
 }
@@ -312,17 +313,20 @@ static void test_plan_is_checked(void **state)
 
     model_mixed(&w->m);
     spec = spec_of(&w->m);
-    expect(&w->f, gyre_store_make_plan(w->f.context, &spec, NULL, &plan,
-                                       &w->f.error), GYRE_INVALID);
+    expect(&w->f,
+           gyre_store_make_plan(w->f.context, &spec, NULL, &plan, &w->f.error),
+           GYRE_INVALID);
     plan.size = sizeof(plan);
     spec.chunk_elements = 1000;
-    expect(&w->f, gyre_store_make_plan(w->f.context, &spec, NULL, &plan,
-                                       &w->f.error), GYRE_RANGE);
+    expect(&w->f,
+           gyre_store_make_plan(w->f.context, &spec, NULL, &plan, &w->f.error),
+           GYRE_RANGE);
     unit_assert_text(&w->f.error, "multiple of 1024");
     spec.chunk_elements = 0;
     spec.optimizer = "adamv";
-    expect(&w->f, gyre_store_make_plan(w->f.context, &spec, NULL, &plan,
-                                       &w->f.error), GYRE_NOT_FOUND);
+    expect(&w->f,
+           gyre_store_make_plan(w->f.context, &spec, NULL, &plan, &w->f.error),
+           GYRE_NOT_FOUND);
     unit_assert_text(&w->f.error, "adamw");
     assert_int_equal(entries(w->f.root), 0);
 }

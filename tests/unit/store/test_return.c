@@ -200,8 +200,8 @@ static void test_wait_from_a_thread_per_tensor(void **state)
     good(&w->f, gyre_round_update(round, NULL, &w->f.error));
     for (size_t i = 0; i < w->m.count; i++) {
         waiters[i] = (waiter){w, round, i, GYRE_INTERNAL, false};
-        assert_int_equal(pthread_create(&threads[i], NULL, wait_for_tensor,
-                                        &waiters[i]), 0);
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, wait_for_tensor, &waiters[i]), 0);
     }
     for (size_t i = 0; i < w->m.count; i++) {
         pthread_join(threads[i], NULL);
@@ -224,13 +224,13 @@ static void test_bind_is_checked(void **state)
            GYRE_INVALID);
     expect(f, gyre_store_bind(NULL, 3, GYRE_F32, x, &f->error), GYRE_INVALID);
     round = fixture_open_round(f, NULL);
-    expect(f, gyre_store_bind(f->store, 3, GYRE_F32, x, &f->error),
-           GYRE_STATE);
+    expect(f, gyre_store_bind(f->store, 3, GYRE_F32, x, &f->error), GYRE_STATE);
     expect(f, gyre_store_pull(f->store, &f->error), GYRE_STATE);
     expect(f, gyre_store_read(f->store, 3, -1, 0, 1, GYRE_F32, x, &f->error),
            GYRE_STATE);
-    expect(f, gyre_store_digest(f->store, (char[GYRE_DIGEST_TEXT]){0},
-                                &f->error), GYRE_STATE);
+    expect(f,
+           gyre_store_digest(f->store, (char[GYRE_DIGEST_TEXT]){0}, &f->error),
+           GYRE_STATE);
     good(f, gyre_round_abort(round, &f->error));
 }
 
@@ -242,10 +242,13 @@ static void test_read_is_checked_and_takes_any_range(void **state)
     double wide[10];
     uint64_t seed = 3;
 
-    expect(f, gyre_store_read(f->store, 0, -1, 4990, 11, GYRE_F32, x,
-                              &f->error), GYRE_RANGE);
-    expect(f, gyre_store_read(f->store, 0, -1, 1, UINT64_MAX, GYRE_F32, x,
-                              &f->error), GYRE_RANGE);
+    expect(f,
+           gyre_store_read(f->store, 0, -1, 4990, 11, GYRE_F32, x, &f->error),
+           GYRE_RANGE);
+    expect(
+        f,
+        gyre_store_read(f->store, 0, -1, 1, UINT64_MAX, GYRE_F32, x, &f->error),
+        GYRE_RANGE);
     expect(f, gyre_store_read(f->store, 0, 2, 0, 1, GYRE_F32, x, &f->error),
            GYRE_RANGE);
     expect(f, gyre_store_read(f->store, 0, -2, 0, 1, GYRE_F32, x, &f->error),
@@ -254,8 +257,8 @@ static void test_read_is_checked_and_takes_any_range(void **state)
            GYRE_INVALID);
     expect(f, gyre_store_read(f->store, 0, -1, 0, 1, GYRE_U8, x, &f->error),
            GYRE_INVALID);
-    expect(f, gyre_store_read(f->store, 0, -1, 0, 1, GYRE_F32, NULL,
-                              &f->error), GYRE_INVALID);
+    expect(f, gyre_store_read(f->store, 0, -1, 0, 1, GYRE_F32, NULL, &f->error),
+           GYRE_INVALID);
     good(f, gyre_store_read(f->store, 2, -1, 0, 0, GYRE_F32, NULL, &f->error));
     for (int k = 0; k < 50; k++) {
         uint64_t first = random_next(&seed) % 9217;
@@ -265,8 +268,8 @@ static void test_read_is_checked_and_takes_any_range(void **state)
                                 &f->error));
         assert_memory_equal(x, w->o.p[8] + first, count * sizeof(float));
     }
-    good(f, gyre_store_read(f->store, 8, -1, 2045, 10, GYRE_F64, wide,
-                            &f->error));
+    good(f,
+         gyre_store_read(f->store, 8, -1, 2045, 10, GYRE_F64, wide, &f->error));
     for (size_t i = 0; i < 10; i++)
         assert_true(wide[i] == (double)w->o.p[8][2045 + i]);
 }

@@ -12,23 +12,25 @@
 
 /* ---- the parser ------------------------------------------------------- */
 
-#define T(dtype, shape, begin, end)                                          \
-    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin   \
+#define T(dtype, shape, begin, end)                                         \
+    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin \
     "," end "]}"
 
 static const struct {
     const char *header;
-    uint64_t data;             /* bytes behind the header */
-    const char *text;          /* NULL: good */
+    uint64_t data;    /* bytes behind the header */
+    const char *text; /* NULL: good */
 } headers[] = {
     {"{}", 0, NULL},
     {"{}   ", 0, NULL},
     {"{\"a\":" T("F32", "[2,3]", "0", "24") "}", 24, NULL},
     {"{\"a\":" T("F32", "[]", "0", "4") "}", 4, NULL},
     {"{\"a\":" T("F32", "[0,9223372036854775807,9223372036854775807]", "0",
-                 "0") "}", 0, NULL},
-    {"{\"b\":" T("BF16", "[2]", "8", "12") ",\"a\":"
-     T("F64", "[1]", "0", "8") "}", 12, NULL},
+                 "0") "}",
+     0, NULL},
+    {"{\"b\":" T("BF16", "[2]", "8", "12") ",\"a\":" T("F64", "[1]", "0",
+                                                       "8") "}",
+     12, NULL},
     {"{\"__metadata__\":{\"k\":\"v\"},\"a\":" T("U8", "[1]", "0", "1") "}", 1,
      NULL},
     {"", 0, "does not begin with \"{\""},
@@ -68,11 +70,14 @@ static const struct {
      "it is truncated"},
     {"{\"a\":" T("F32", "[2]", "0", "4") "}", 4, "spans 4 bytes"},
     {"{\"a\":" T("F32", "[1]", "0", "4") "}", 5, "belong to none"},
-    {"{\"a\":" T("F32", "[1]", "0", "4") ",\"b\":" T("F32", "[1]", "2", "6")
-     "}", 6, "tensor \"b\": field \"data_offsets\" begins at 2, which "
+    {"{\"a\":" T("F32", "[1]", "0", "4") ",\"b\":" T("F32", "[1]", "2",
+                                                     "6") "}",
+     6,
+     "tensor \"b\": field \"data_offsets\" begins at 2, which "
      "overlaps"},
-    {"{\"a\":" T("F32", "[1]", "0", "4") ",\"b\":" T("F32", "[1]", "0", "4")
-     "}", 4, "overlaps"},
+    {"{\"a\":" T("F32", "[1]", "0", "4") ",\"b\":" T("F32", "[1]", "0",
+                                                     "4") "}",
+     4, "overlaps"},
     {"{\"a\":" T("F32", "[1]", "4", "8") "}", 8, "leaves a gap"},
     {"{\"__metadata__\":5}", 0, "\"__metadata__\" must be an object"},
     {"{\"__metadata__\":{\"k\":5}}", 0, "\"k\" must be a text"},
@@ -88,10 +93,9 @@ static void test_headers(void **state)
         size_t n = strlen(headers[i].header);
         gyre_error error = {GYRE_OK, ""};
         gyre_st st;
-        gyre_status status = gyre_st_parse(context, "x.safetensors",
-                                           headers[i].header, n,
-                                           8 + n + headers[i].data, &st,
-                                           &error);
+        gyre_status status =
+            gyre_st_parse(context, "x.safetensors", headers[i].header, n,
+                          8 + n + headers[i].data, &st, &error);
 
         if (headers[i].text == NULL) {
             if (status != GYRE_OK)
@@ -151,8 +155,7 @@ static void test_header_length(void **state)
 
         fwrite(files[i].bytes, files[i].n, 1, file);
         fclose(file);
-        assert_int_equal(gyre_st_open(context, path, &st, &error),
-                         GYRE_FORMAT);
+        assert_int_equal(gyre_st_open(context, path, &st, &error), GYRE_FORMAT);
         unit_assert_text(&error, path);
     }
     {
@@ -196,8 +199,7 @@ static gyre_store *set_up(fixture *f, int rounds)
     options = unit_options(&f->memory);
     options.log = take_log;
     options.log_user = f;
-    assert_int_equal(gyre_context_create(&options, &f->context, NULL),
-                     GYRE_OK);
+    assert_int_equal(gyre_context_create(&options, &f->context, NULL), GYRE_OK);
     care_folder(f->folder, "st");
     snprintf(f->path, sizeof(f->path), "%s/store", f->folder);
     snprintf(f->file, sizeof(f->file), "%s/x.safetensors", f->folder);
@@ -224,8 +226,8 @@ static void must_export(fixture *f, gyre_store *store, int parameters_only)
 
 static gyre_status import(fixture *f, const char *path, gyre_error *error)
 {
-    gyre_store_options options = {.size = sizeof(options), .io = "posix",
-                                  .buffers = 2};
+    gyre_store_options options = {
+        .size = sizeof(options), .io = "posix", .buffers = 2};
 
     return gyre_store_import(f->context, path, f->file, &options, NULL, NULL,
                              error);
@@ -265,9 +267,8 @@ static void test_round_trip(void **state)
     must_export(&f, store, 0);
     assert_int_equal(care_files(f.folder), 2); /* nothing beside it */
     snprintf(path, sizeof(path), "%s/other", f.folder);
-    assert_int_equal(care_try_create(f.context, path, 3, 1024, 1, &other,
-                                     &error),
-                     GYRE_OK);
+    assert_int_equal(
+        care_try_create(f.context, path, 3, 1024, 1, &other, &error), GYRE_OK);
     care_rounds(other, 2);
     gyre_store_close(other);
     must_import(&f, path);
@@ -347,25 +348,26 @@ static void test_other_dtypes(void **state)
     gyre_store_close(store);
     memcpy(data, &scale, 8);
     for (int i = 0; i < 64; i++) {
-        uint16_t bf16 = (uint16_t)(0x3f80 + i);      /* 1 + i / 128 */
-        uint16_t f16 = (uint16_t)(0x3c00 + i);       /* 1 + i / 1024 */
+        uint16_t bf16 = (uint16_t)(0x3f80 + i); /* 1 + i / 128 */
+        uint16_t f16 = (uint16_t)(0x3c00 + i);  /* 1 + i / 1024 */
 
         if (i == 7)
             bf16 = 0x7fc0;
         memcpy(data + 8 + 2 * i, &bf16, 2);
         memcpy(data + 8 + 128 + 2 * i, &f16, 2);
     }
-    make_file(f.file,
-              "{\"scale\":" T("F64", "[]", "0", "8") ",\"h.0.bias\":"
-              T("BF16", "[64]", "8", "136") ",\"exp_avg/h.0.bias\":"
-              T("F16", "[64]", "136", "264") "}", data, sizeof(data));
+    make_file(
+        f.file,
+        "{\"scale\":" T("F64", "[]", "0", "8") ",\"h.0.bias\":" T(
+            "BF16", "[64]", "8",
+            "136") ",\"exp_avg/h.0.bias\":" T("F16", "[64]", "136", "264") "}",
+        data, sizeof(data));
     must_import(&f, f.path);
     assert_non_null(strstr(f.log, "1 values are not a number, the first in "
-                           "\"h.0.bias\""));
+                                  "\"h.0.bias\""));
     store = care_open(f.context, f.path);
-    assert_int_equal(gyre_store_read(store, 4, -1, 0, 1, GYRE_F32, &value,
-                                     NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_store_read(store, 4, -1, 0, 1, GYRE_F32, &value, NULL), GYRE_OK);
     assert_true(value == (float)scale);
     gyre_store_read(store, 3, -1, 0, 64, GYRE_F32, bias, NULL);
     gyre_store_read(store, 3, 0, 0, 64, GYRE_F32, m, NULL);
@@ -399,14 +401,15 @@ static void test_refused_imports(void **state)
         {"{\"scale\":" T("I32", "[]", "0", "4") "}", 4, GYRE_UNSUPPORTED,
          "tensor \"scale\" is I32"},
         {"{\"scale\":" T("F32", "[]", "0", "4") ",\"__metadata__\":{"
-         "\"gyre.steps\":\"[]\"}}", 4, GYRE_FORMAT,
-         "metadata \"gyre.steps\" must be an object"},
+                                                "\"gyre.steps\":\"[]\"}}",
+         4, GYRE_FORMAT, "metadata \"gyre.steps\" must be an object"},
         {"{\"scale\":" T("F32", "[]", "0", "4") ",\"__metadata__\":{"
-         "\"gyre.steps\":\"{\"}}", 4, GYRE_FORMAT,
-         "metadata \"gyre.steps\", byte"},
-        {"{\"scale\":" T("F32", "[]", "0", "4") ",\"__metadata__\":{"
-         "\"gyre.steps\":\"{\\\"scale\\\":-1}\"}}", 4, GYRE_FORMAT,
-         "tensor \"scale\" must have a whole number"},
+                                                "\"gyre.steps\":\"{\"}}",
+         4, GYRE_FORMAT, "metadata \"gyre.steps\", byte"},
+        {"{\"scale\":" T("F32", "[]", "0",
+                         "4") ",\"__metadata__\":{"
+                              "\"gyre.steps\":\"{\\\"scale\\\":-1}\"}}",
+         4, GYRE_FORMAT, "tensor \"scale\" must have a whole number"},
     };
     static const char zeros[1 << 15];
     fixture f;
@@ -424,9 +427,9 @@ static void test_refused_imports(void **state)
     }
     unlink(f.file);
     assert_int_equal(import(&f, f.path, &error), GYRE_NOT_FOUND);
-    assert_int_equal(gyre_store_import(f.context, f.path, NULL, NULL, NULL,
-                                       NULL, &error),
-                     GYRE_INVALID);
+    assert_int_equal(
+        gyre_store_import(f.context, f.path, NULL, NULL, NULL, NULL, &error),
+        GYRE_INVALID);
     assert_int_equal(care_files(f.path), 4);
     got = care_state_at(f.context, f.path);
     assert_string_equal(want.text, got.text);
@@ -440,8 +443,8 @@ static void test_names_that_collide(void **state)
     gyre_tensor tensors[] = {{.name = "w", .rank = 1, .shape = {5}},
                              {.name = "exp_avg/w", .rank = 1, .shape = {5}}};
     gyre_tensor bad = {.name = "\xff\xfe", .rank = 1, .shape = {5}};
-    gyre_store_spec spec = {.size = sizeof(spec), .tensors = tensors,
-                            .tensor_count = 2};
+    gyre_store_spec spec = {
+        .size = sizeof(spec), .tensors = tensors, .tensor_count = 2};
     fixture f;
     gyre_store *store = set_up(&f, 0);
     char path[320];
@@ -450,9 +453,8 @@ static void test_names_that_collide(void **state)
     (void)state;
     gyre_store_close(store);
     snprintf(path, sizeof(path), "%s/other", f.folder);
-    assert_int_equal(gyre_store_create(f.context, path, &spec, NULL, &store,
-                                       NULL),
-                     GYRE_OK);
+    assert_int_equal(
+        gyre_store_create(f.context, path, &spec, NULL, &store, NULL), GYRE_OK);
     assert_string_equal(gyre_store_slot(store, 0), "exp_avg");
     assert_int_equal(gyre_store_export(store, f.file, 0, NULL, NULL, &error),
                      GYRE_DUPLICATE);
@@ -464,9 +466,9 @@ static void test_names_that_collide(void **state)
     care_remove(path);
     spec.tensors = &bad;
     spec.tensor_count = 1;
-    assert_int_equal(gyre_store_create(f.context, path, &spec, NULL, &store,
-                                       &error),
-                     GYRE_INVALID);
+    assert_int_equal(
+        gyre_store_create(f.context, path, &spec, NULL, &store, &error),
+        GYRE_INVALID);
     unit_assert_text(&error, "is not UTF-8");
     assert_int_not_equal(access(path, F_OK), 0);
     tear_down(&f);
@@ -491,9 +493,9 @@ static void test_stopped(void **state)
     int calls = 0;
 
     (void)state;
-    assert_int_equal(gyre_store_export(store, f.file, 0, stop_second, &calls,
-                                       &error),
-                     GYRE_STOPPED);
+    assert_int_equal(
+        gyre_store_export(store, f.file, 0, stop_second, &calls, &error),
+        GYRE_STOPPED);
     assert_int_equal(care_files(f.folder), 1);
     must_export(&f, store, 0);
     gyre_store_close(store);

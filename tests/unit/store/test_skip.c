@@ -95,7 +95,7 @@ static void test_one_bad_element_skips_the_round(void **state)
         gyre_dtype dtype;
         const void *bits;
     } bad[] = {
-        {GYRE_F32, &nan_f32}, {GYRE_F32, &inf_f32}, {GYRE_F64, &wide_f64},
+        {GYRE_F32, &nan_f32},   {GYRE_F32, &inf_f32}, {GYRE_F64, &wide_f64},
         {GYRE_BF16, &inf_bf16}, {GYRE_F16, &inf_f16},
     };
     world *w = *state;
@@ -318,8 +318,8 @@ static void test_fixed_scale_leaves_the_dynamic_one(void **state)
     assert_true(scale_now(w) == 65536);
     /* both: only when they agree, else gradients carry another scale */
     options.dynamic_scale = 1;
-    expect(&w->f, gyre_round_begin(w->f.store, &options, &round,
-                                   &w->f.error), GYRE_INVALID);
+    expect(&w->f, gyre_round_begin(w->f.store, &options, &round, &w->f.error),
+           GYRE_INVALID);
     unit_assert_text(&w->f.error, "65536");
     options.loss_scale = 65536;
     round = fixture_open_round(&w->f, &options);

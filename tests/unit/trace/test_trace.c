@@ -45,8 +45,7 @@ static list *read_all(gyre_context *context)
 
     seen.count = 0;
     seen.stop_at = 0;
-    assert_int_equal(gyre_trace_each(context, collect, &seen, NULL),
-                     GYRE_OK);
+    assert_int_equal(gyre_trace_each(context, collect, &seen, NULL), GYRE_OK);
     return &seen;
 }
 
@@ -182,8 +181,7 @@ static void test_read_back_in_order(void **state)
     seen->stop_at = 2;
     assert_int_equal(gyre_trace_each(context, collect, seen, NULL), GYRE_OK);
     assert_int_equal(seen->count, 2);
-    assert_int_equal(gyre_trace_each(context, NULL, seen, NULL),
-                     GYRE_INVALID);
+    assert_int_equal(gyre_trace_each(context, NULL, seen, NULL), GYRE_INVALID);
     gyre_context_destroy(context);
     unit_memory_check(&memory);
 }
@@ -212,10 +210,10 @@ static void test_order_of_many(void **state)
             const gyre_span *a = &seen->spans[i - 1];
             const gyre_span *b = &seen->spans[i];
 
-            assert_true(a->begin < b->begin ||
-                        (a->begin == b->begin &&
-                         (a->end > b->end ||
-                          (a->end == b->end && a->arg < b->arg))));
+            assert_true(
+                a->begin < b->begin ||
+                (a->begin == b->begin &&
+                 (a->end > b->end || (a->end == b->end && a->arg < b->arg))));
         }
     }
     gyre_context_destroy(context);
@@ -336,8 +334,7 @@ static void test_read_and_clear_while_others_write(void **state)
     (void)state;
     for (int i = 0; i < THREADS; i++) {
         jobs[i] = (job){context, name, (uint64_t)i + 1, EACH, &running};
-        assert_int_equal(pthread_create(&threads[i], NULL, emit, &jobs[i]),
-                         0);
+        assert_int_equal(pthread_create(&threads[i], NULL, emit, &jobs[i]), 0);
     }
     while (atomic_load(&running) > 0) {
         assert_int_equal(gyre_trace_each(context, check_whole, &seen, NULL),
@@ -368,10 +365,9 @@ static void test_kept_and_dropped_add_up(void **state)
 
     (void)state;
     for (int i = 0; i < THREADS; i++) {
-        jobs[i] = (job){context, name, (uint64_t)i + 1,
-                        (uint64_t)(i + 1) * 75, NULL};
-        assert_int_equal(pthread_create(&threads[i], NULL, emit, &jobs[i]),
-                         0);
+        jobs[i] =
+            (job){context, name, (uint64_t)i + 1, (uint64_t)(i + 1) * 75, NULL};
+        assert_int_equal(pthread_create(&threads[i], NULL, emit, &jobs[i]), 0);
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);

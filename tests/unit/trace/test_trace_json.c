@@ -128,8 +128,7 @@ static void test_empty(void **state)
 
     (void)state;
     root = write_and_parse(context);
-    assert_int_equal(json_array_size(json_object_get(root, "traceEvents")),
-                     0);
+    assert_int_equal(json_array_size(json_object_get(root, "traceEvents")), 0);
     json_decref(root);
     gyre_context_destroy(context);
 }
@@ -165,8 +164,7 @@ static void test_names_of_any_bytes(void **state)
     events = json_object_get(root, "traceEvents");
     assert_int_equal(json_array_size(events), N);
     for (int i = 0; i < N; i++)
-        assert_string_equal(text_of(json_array_get(events, (size_t)i),
-                                    "name"),
+        assert_string_equal(text_of(json_array_get(events, (size_t)i), "name"),
                             names[i][1]);
     json_decref(root);
     gyre_context_destroy(context);
@@ -181,8 +179,8 @@ static void test_where_it_cannot_write(void **state)
     char path[128];
 
     (void)state;
-    gyre_trace_record(context, GYRE_TRACE_HOST,
-                      gyre_trace_intern(context, "x"), 1, 2, 3);
+    gyre_trace_record(context, GYRE_TRACE_HOST, gyre_trace_intern(context, "x"),
+                      1, 2, 3);
     bytes = memory.bytes;
     assert_int_equal(gyre_trace_write_json(context, "/nowhere/t", &error),
                      GYRE_NOT_FOUND);
@@ -195,8 +193,7 @@ static void test_where_it_cannot_write(void **state)
     /* a folder stands where the file is to go */
     snprintf(path, sizeof(path), "%s/t.json", folder);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_not_equal(gyre_trace_write_json(context, path, &error),
-                         GYRE_OK);
+    assert_int_not_equal(gyre_trace_write_json(context, path, &error), GYRE_OK);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(memory.bytes, bytes);
     gyre_context_destroy(context);
@@ -261,12 +258,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_events, make_folder,
                                         remove_folder),
-        cmocka_unit_test_setup_teardown(test_empty, make_folder,
-                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_empty, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_names_of_any_bytes, make_folder,
                                         remove_folder),
-        cmocka_unit_test_setup_teardown(test_where_it_cannot_write,
-                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_where_it_cannot_write, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(test_unfinished_file, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_replaces, make_folder,
