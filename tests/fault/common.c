@@ -21,7 +21,7 @@ uint64_t fault_random(uint64_t *state)
 
 bool fault_long(void)
 {
-    const char *text = getenv("GYRE_FAULT_LONG");
+    const char *text = getenv("GYRE_SOAK");
 
     return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
 }

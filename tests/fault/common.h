@@ -119,7 +119,7 @@ void fault_skip(const char *why);
 
 /* splitmix64. */
 uint64_t fault_random(uint64_t *state);
-/* GYRE_FAULT_LONG is set, and not to 0: the long run. */
+/* GYRE_SOAK is set, and not to 0: the long run. */
 bool fault_long(void);
 /* Every n-th of many cases: 1 in the long run, `usual` otherwise, seven times
  * that in a sanitizer build. */

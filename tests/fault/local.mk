@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Crashes, faults, kills, lost allocations and full disks.  GYRE_FAULT_LONG=1
+# Crashes, faults, kills, lost allocations and full disks.  GYRE_SOAK=1
 # runs the long forms; GYRE_FAULT_FOLDER chooses where the stores lie.
 fault_tests_c = \
 	tests/fault/test_alloc \
