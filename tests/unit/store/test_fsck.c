@@ -684,7 +684,7 @@ static void leave_dirty(const char *path)
         if (gyre_context_create(NULL, &context, NULL) != GYRE_OK ||
             gyre_store_open(context, path, NULL, &store, NULL) != GYRE_OK)
             _exit(2);
-        _exit(gyre_store_mark_dirty(store, NULL) != GYRE_OK);
+        unit_end_child(gyre_store_mark_dirty(store, NULL) == GYRE_OK);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -723,7 +723,7 @@ static int killed_in_round(const char *path, int n)
         if (gyre_context_create(NULL, &context, NULL) != GYRE_OK ||
             gyre_store_open(context, path, &options, &store, NULL) != GYRE_OK)
             _exit(2);
-        _exit(care_try_round(store, NULL) != GYRE_OK);
+        unit_end_child(care_try_round(store, NULL) == GYRE_OK);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WIFSIGNALED(status))

@@ -466,7 +466,7 @@ static bool killed_at(const char *path, int n)
         snprintf(io, sizeof(io), "faulty:posix,kill=%d", n);
         if (gyre_context_create(NULL, &context, NULL) != GYRE_OK)
             _exit(2);
-        _exit(reshard(context, path, 3, 2048, io, NULL) != GYRE_OK);
+        unit_end_child(reshard(context, path, 3, 2048, io, NULL) == GYRE_OK);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WIFSIGNALED(status))

@@ -647,8 +647,8 @@ static void test_killed_import(void **state)
             options.io = io;
             if (gyre_context_create(NULL, &context, NULL) != GYRE_OK)
                 _exit(2);
-            _exit(gyre_store_import(context, f.path, f.file, &options, NULL,
-                                    NULL, NULL) != GYRE_OK);
+            unit_end_child(gyre_store_import(context, f.path, f.file, &options,
+                                             NULL, NULL, NULL) == GYRE_OK);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         killed = WIFSIGNALED(status);
