@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_lifetime \
+	tests/unit/store/test_mend \
 	tests/unit/store/test_micro \
 	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
@@ -42,4 +43,4 @@ tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
 
-EXTRA_DIST += tests/unit/store/care.h
+EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
