@@ -32,7 +32,7 @@ static bool mount_small(const char *folder, unsigned kib)
 
     snprintf(options, sizeof(options), "size=%uk", kib);
     return geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("tmpfs", folder, "tmpfs", 0, options) == 0;
 }
 

@@ -103,7 +103,7 @@ static inline size_t care_files(const char *path)
 static inline bool care_small_disk(const char *path, const char *size)
 {
     return unshare(CLONE_NEWNS) == 0 &&
-           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("none", path, "tmpfs", 0, size) == 0;
 }
 
