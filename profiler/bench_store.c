@@ -209,10 +209,9 @@ static int have_fio(void)
 }
 
 /*
- * Disks behind a rate limiter save up credit while they are idle, and fio
- * idles for half a second while it starts: without a rest before either side
- * it moved up to 1.6 times as much per second as the step that ran right after
- * it, and the same as the step once both rested.
+ * Disks behind a rate limiter may save up credit while they are idle, and fio
+ * idles while it starts, so both sides rest first.  That is a precaution: on
+ * the machine where it was tried the ratio did not move by it.
  */
 static void rest(void)
 {
