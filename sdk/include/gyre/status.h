@@ -52,6 +52,7 @@ extern "C" {
     X(DIRTY, 52, "left dirty by an interrupted in-place round") \
     X(ROLLED_BACK, 53, "rolled back to the last commit")        \
     X(LAYOUT, 54, "layout differs from the one on disk")        \
+    X(WORN, 55, "wear budget spent")                            \
     /* a plugin */                                              \
     X(PLUGIN_OPEN, 70, "plugin cannot be opened")               \
     X(PLUGIN_ABI, 71, "plugin of another ABI")                  \

@@ -53,6 +53,31 @@ typedef struct gyre_tensor {
     const void *data;              /* initial values, contiguous; NULL: zeros */
 } gyre_tensor;
 
+/* How a variable lies on storage.  Arithmetic is f32 whatever it is; the
+ * reference of each codec is in gyre-store(5). */
+typedef enum gyre_state_codec {
+    GYRE_STATE_F32 = 0,
+    GYRE_STATE_BF16 = 1,            /* rounded to nearest even */
+    GYRE_STATE_BF16_STOCHASTIC = 2, /* by a counter, not by a generator */
+    GYRE_STATE_Q8 = 3               /* 8 bits, blocks of 256 with a scale; not
+                                       for the parameter */
+} gyre_state_codec;
+
+typedef struct gyre_slot_codec {
+    const char *slot; /* "parameter", a slot's name, or "*": all slots */
+    gyre_state_codec codec;
+} gyre_slot_codec;
+
+/* The residual of error feedback: what compression left out, kept dense in f32
+ * on the side of the link that compresses. */
+typedef enum gyre_residual {
+    GYRE_RESIDUAL_COMMITTED = 0, /* on storage with each commit: digest equality
+                                    holds over a crash */
+    GYRE_RESIDUAL_VOLATILE = 1,  /* in memory; starts from 0 at each open and
+                                    after a rollback over several rounds */
+    GYRE_RESIDUAL_OFF = 2        /* what is left out is lost */
+} gyre_residual;
+
 /* What is fixed when a store is made.  Zero it, set `size`. */
 typedef struct gyre_store_spec {
     size_t size;
@@ -61,22 +86,38 @@ typedef struct gyre_store_spec {
     const char *optimizer;        /* plugin name; NULL: "adamw" */
     const gyre_setting *settings; /* structural ones, and step defaults */
     size_t setting_count;
-    const char *const *devices; /* directories or block files; NULL: the
-                                   store's own directory */
-    const double *weights;      /* share of each device; NULL: equal */
-    size_t device_count;        /* 0: 1 */
-    uint64_t chunk_elements;    /* multiple of GYRE_GRAIN; 0: chosen */
-    uint64_t blob_bytes;        /* room for the user's blob; 0: 64 KiB */
-    int in_place;               /* one version on disk: half the space, but
-                                   a crash inside a round loses the store */
+    const char *const *devices;    /* directories or block files; NULL: the
+                                      store's own directory */
+    const double *weights;         /* share of each device; NULL: equal */
+    size_t device_count;           /* 0: 1 */
+    uint64_t chunk_elements;       /* multiple of GYRE_GRAIN; 0: chosen */
+    uint64_t blob_bytes;           /* room for the user's blob; 0: 64 KiB */
+    int in_place;                  /* one version on disk: half the space, but
+                                      a crash inside a round loses the store */
+    const gyre_slot_codec *codecs; /* later entries win; the rest is f32 */
+    size_t codec_count;
+    const char *compressor; /* plugin that gradients go through on their way
+                               down; NULL: none */
+    const gyre_setting *compressor_settings;
+    size_t compressor_setting_count;
+    gyre_residual residual; /* of the compressor */
+    int spill;              /* reserve room for gradients on storage */
+    uint64_t seed;          /* of every stochastic rounding */
 } gyre_store_spec;
+
+/* Where the update runs.  Both give the same bits. */
+typedef enum gyre_placement {
+    GYRE_NEAR = 0, /* beside the storage: gradients down, parameters up */
+    GYRE_HOST = 1  /* on the host: state travels up and down as well */
+} gyre_placement;
 
 /* What may differ at each opening.  Zero it, set `size`. */
 typedef struct gyre_store_options {
     size_t size;
     const char *io;             /* engine: "auto" (default), "uring", "posix",
                                    "faulty:..." */
-    uint32_t buffers;           /* chunk buffers per device; 0: 4, at least 2 */
+    uint32_t buffers;           /* chunk buffers per device; 0: 4.  With 1 a
+                                   device reads, updates and writes in turn */
     uint32_t commit_every;      /* rounds per commit; 0: 1 */
     int fast;                   /* open without verifying every chunk */
     int read_only;              /* no rounds, nothing is written */
@@ -89,6 +130,21 @@ typedef struct gyre_store_options {
     size_t device_count;        /* if not 0 (1 with a list), must match (LAYOUT
                                    says how to reshard) */
     void *recorder; /* tests only: gyre_io_recorder of the library */
+    const char *const *compute; /* what computes beside each device: "cpu"
+                                   (default), "opencl[:N]", "cuda[:N]",
+                                   "emulated:read=RATE,write=RATE"; bytes per
+                                   second, k, M, G allowed */
+    size_t compute_count;       /* 0, 1 (for all), or one per device */
+    double link_rate;           /* host link shared by all devices, both ways
+                                   together, bytes per second; 0: as it is */
+    gyre_placement placement;
+    int gradients_in_memory; /* do not use the room that spec.spill made */
+    int allow_inexact;       /* take devices whose division and root are not
+                                correctly rounded; the manifest records it */
+    double endurance;        /* bytes that all devices together may take in
+                                their life: for the projection; 0: unknown */
+    uint64_t wear_budget;    /* refuse rounds once the store has written so
+                                many bytes in its life; 0: none */
 } gyre_store_options;
 
 /*
@@ -227,6 +283,10 @@ typedef struct gyre_round_options {
                                  doubles after 1,000 good rounds and halves
                                  when one is skipped, though the first of such
                                  skips is tolerated; at least 1 */
+    int late_clip;            /* with a compressor and a clip: compress what has
+                                 arrived, unclipped, and clip what comes out
+                                 (STORE.md 2); else gradients are held until the
+                                 norm is known */
 } gyre_round_options;
 
 /*
@@ -275,6 +335,40 @@ GYRE_API gyre_status gyre_round_release(gyre_round *round, size_t tensor,
  * micro-batch stays open).  After the last it is optional. */
 GYRE_API gyre_status gyre_round_next(gyre_round *round, gyre_error *error);
 
+/*
+ * Bytes by link, direction and reason.  The first part is what the formulas
+ * count (STORE.md 4); padding and what a commit costs are lines of their own.
+ * Bytes per parameter divide by `elements`: those updated in the round.
+ */
+typedef struct gyre_ledger {
+    uint64_t rounds;
+    uint64_t elements;
+    /* host link, down */
+    uint64_t gradient_down;
+    uint64_t state_down; /* placement host */
+    /* host link, up */
+    uint64_t parameter_up; /* placement near */
+    uint64_t gradient_up;  /* placement host, spilled */
+    uint64_t state_up;     /* placement host */
+    /* device */
+    uint64_t state_read;
+    uint64_t gradient_read;
+    uint64_t state_write;
+    uint64_t gradient_write;
+    /* beside the formulas */
+    uint64_t residual_down; /* committed residuals: host link, and flash too */
+    uint64_t residual_up;   /* read at open */
+    uint64_t frame_bytes;   /* headers of wire blocks, each way over a link */
+    uint64_t padding_read;  /* grains, labels, alignment; device */
+    uint64_t padding_write;
+    uint64_t commit_write; /* records, tables, blobs; device */
+    /* sums of the above */
+    uint64_t host_bytes;         /* down and up of the first part */
+    uint64_t device_read_bytes;  /* state_read + gradient_read */
+    uint64_t device_write_bytes; /* state_write + gradient_write */
+    uint64_t flash_bytes;        /* everything written to devices */
+} gyre_ledger;
+
 /* Norms by name: of the unscaled average before the clip, and after it. */
 typedef struct gyre_round_report {
     size_t size;
@@ -296,6 +390,10 @@ typedef struct gyre_round_report {
     uint64_t commit_bytes;    /* device writes: record, table, blob */
     uint64_t store_ns;        /* from the first chunk's read to the end */
     uint64_t exposed_ns;      /* of it, the caller waited inside Gyre */
+    double norm_compressed;   /* of what the optimizer saw: after clip and
+                                 compression; without a compressor that is
+                                 norm_clipped */
+    gyre_ledger ledger;       /* of this round */
 } gyre_round_report;
 
 /*
@@ -355,6 +453,11 @@ typedef struct gyre_store_plan {
     uint64_t chunk_elements;
     uint64_t read_bytes_per_step;
     uint64_t write_bytes_per_step; /* with labels and one commit per step */
+    uint64_t residual_bytes;       /* memory: two versions, f32 */
+    uint64_t payload_bytes;       /* memory: wire blocks held or on their way */
+    uint64_t device_memory_bytes; /* of opencl and cuda devices, all */
+    gyre_ledger model;            /* what a round will count, by the formulas;
+                                     gradients, state and padding */
 } gyre_store_plan;
 
 GYRE_API gyre_status gyre_store_make_plan(gyre_context *context,
