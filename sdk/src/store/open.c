@@ -469,7 +469,7 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     gyre_store_take_commit(store);
     if (store->read_only)
         return GYRE_OK;
-    gyre_journal_settle(store->context, store->path, store);
+    gyre_journal_settle(store, store);
     if (store->fell_back)
         status =
             gyre_store_commit_now(store, store->blob, store->blob_bytes, error);
