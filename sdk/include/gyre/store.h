@@ -466,6 +466,31 @@ GYRE_API gyre_status gyre_store_make_plan(gyre_context *context,
                                           gyre_store_plan *plan,
                                           gyre_error *error);
 
+/* What a place moves, in bytes per second. */
+typedef struct gyre_device_speed {
+    double read_rate;  /* alone */
+    double write_rate; /* alone, flushed; 0 of a block file */
+    double rate;       /* reads and writes in turn, as an update has them, both
+                          counted; of a block file its reads */
+    double weight;     /* share for gyre_store_spec.weights; 1 in the mean */
+    uint64_t bytes;    /* moved for it */
+    int direct;        /* 0: through the page cache, which says little */
+} gyre_device_speed;
+
+/*
+ * Measure folders and block files, all at the same time, by a short trial: on a
+ * nameless file of at most `bytes` (0: 64 MiB, never more than half of what is
+ * free), for about `ns` (0: 1.5 s; a slow device takes the time of 16 blocks of
+ * 256 KiB).  Block files are only read, since they may hold something; then the
+ * weights of all go by reads.  Errors: INVALID, RANGE, NOT_FOUND, NO_SPACE, IO,
+ * which name the device.  Any thread.
+ */
+GYRE_API gyre_status gyre_store_measure(gyre_context *context,
+                                        const char *const *devices,
+                                        size_t count, uint64_t bytes,
+                                        uint64_t ns, gyre_device_speed *speeds,
+                                        gyre_error *error);
+
 /* ---- care ------------------------------------------------------------ */
 
 /* Called now and then, by the thread that called the function, with bytes done

@@ -15,6 +15,7 @@ store_sources = \
 	sdk/src/store/journal.c \
 	sdk/src/store/layout.c \
 	sdk/src/store/manifest.c \
+	sdk/src/store/measure.c \
 	sdk/src/store/mend.c \
 	sdk/src/store/open.c \
 	sdk/src/store/place.c \
