@@ -153,8 +153,10 @@ int gl_reshard(lua_State *L)
     spec.chunk_elements =
         (uint64_t)gl_integer(L, t, "chunk_elements", 0, 0, INT64_MAX);
     bridge b = read_progress(L, t);
-    gyre_status status = gyre_store_reshard(context->context, path, &spec,
-                                            &options, on_progress, &b, &error);
+    gyre_status status = gl_measured(L, context, t, anchor, &spec, &error);
+    if (status == GYRE_OK)
+        status = gyre_store_reshard(context->context, path, &spec, &options,
+                                    on_progress, &b, &error);
     return end_with(L, &b, status, &error);
 }
 

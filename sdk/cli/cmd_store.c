@@ -251,6 +251,7 @@ static const cli_command parts[] = {
     {"export", "write it as safetensors", store_export},
     {"import", "take parameters from safetensors", store_import},
     {"reshard", "other devices, other chunks", store_reshard},
+    {"weigh", "measure devices, for their shares", store_weigh},
 };
 
 int gyre_cmd_store(int argc, char **argv)
