@@ -328,6 +328,7 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->layout.blob_capacity =
         spec->blob_bytes != 0 ? spec->blob_bytes : DEFAULT_BLOB;
     store->now.generation = 1;
+    store->now.kappa = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
     status = take_optimizer(store, spec, error);

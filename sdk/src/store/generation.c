@@ -225,6 +225,7 @@ gyre_status gyre_change_inherit(gyre_change *change,
     to->now = from->now;
     to->now.generation = to->generation;
     to->now.dirty = 0;
+    atomic_store(&to->flash, atomic_load(&from->flash));
     status = inherit_optimizer(to, from, error);
     if (status == GYRE_OK)
         status = inherit_tensors(to, from, error);

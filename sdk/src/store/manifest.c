@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define FORMAT_NAME "gyre-store"
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 2 };
 
 /* ---- writing ---------------------------------------------------------- */
 
@@ -430,7 +430,7 @@ static gyre_status read_numbers(const reader *r, json_t *root)
     if (!get_u64(root, "version", UINT32_MAX, &version) ||
         version != FORMAT_VERSION)
         return bad(r, "version",
-                   "1, the format this library reads; use the "
+                   "2, the format this library reads; use the "
                    "Gyre that wrote it, export there and import here");
     uuid = json_string_value(json_object_get(root, "uuid"));
     if (uuid == NULL || !gyre_uuid_parse(uuid, store->uuid))

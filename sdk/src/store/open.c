@@ -267,6 +267,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
             if (status != GYRE_OK)
                 continue;
             read[a] = true;
+            if (record.written > atomic_load(&store->flash))
+                atomic_store(&store->flash, record.written);
             if (record.seq > *newest)
                 *newest = record.seq;
             if (record.seq <= best || record.seq >= below)

@@ -169,6 +169,8 @@ static void count_transfer(gyre_worker *w, const buffer *b, uint64_t bytes)
         w->stats.read_bytes += bytes;
     else
         w->stats.write_bytes += bytes;
+    if (!read)
+        atomic_fetch_add(&w->store->flash, bytes);
     gyre_trace_end(w->store->context,
                    read ? GYRE_TRACE_STORAGE_READ : GYRE_TRACE_STORAGE_WRITE,
                    read ? w->name_read : w->name_write, b->begun, bytes);
@@ -281,6 +283,8 @@ static void *worker_main(void *arg)
         begun = gyre_trace_begin(w->name_flush);
         status = todo == CMD_STREAM ? run_stream(w, &error)
                                     : gyre_io_do(w->io, &w->op, &error);
+        if (todo == CMD_OP && w->op.kind == GYRE_IO_WRITE && status == GYRE_OK)
+            atomic_fetch_add(&w->store->flash, w->op.bytes);
         if (todo == CMD_OP && w->op.kind == GYRE_IO_FLUSH)
             gyre_trace_end(w->store->context, GYRE_TRACE_STORAGE_WRITE,
                            w->name_flush, begun, 0);
