@@ -5,17 +5,111 @@
 #include "store/store.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536, MIN_BUFFERS = 2 };
+enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536 };
 
 static const uint64_t default_lock_wait = 120000000000ull;
 
 /* ---- the object ------------------------------------------------------- */
+
+static gyre_status check_options(const gyre_store_options *o, gyre_error *error)
+{
+    if (o->size < sizeof(*o))
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_store_options.size is %zu, this library needs "
+                         "%zu: zero the struct and set size",
+                         o->size, sizeof(*o));
+    if (o->buffers > 1024)
+        return gyre_fail(error, GYRE_RANGE,
+                         "%u buffers per device; 1 to 1024 are allowed",
+                         o->buffers);
+    if (o->placement != GYRE_NEAR && o->placement != GYRE_HOST)
+        return gyre_fail(error, GYRE_RANGE,
+                         "placement is %d; 0 (near) or 1 (host) is needed",
+                         (int)o->placement);
+    if (!(o->link_rate >= 0) || isinf(o->link_rate))
+        return gyre_fail(error, GYRE_RANGE,
+                         "link_rate is %g; bytes per second, or 0 for the link "
+                         "as it is, are needed",
+                         o->link_rate);
+    if (!(o->endurance >= 0) || isinf(o->endurance))
+        return gyre_fail(error, GYRE_RANGE,
+                         "endurance is %g; bytes, or 0 for unknown, are needed",
+                         o->endurance);
+    if (o->compute_count > GYRE_MAX_DEVICES ||
+        (o->compute_count > 0 && o->compute == NULL))
+        return gyre_fail(error, GYRE_INVALID,
+                         "compute_count is %zu and compute is %s; 0, 1 or one "
+                         "for each device is needed",
+                         o->compute_count,
+                         o->compute != NULL ? "given" : "NULL");
+    for (size_t i = 0; i < o->compute_count; i++)
+        if (o->compute[i] == NULL || o->compute[i][0] == '\0')
+            return gyre_fail(error, GYRE_INVALID,
+                             "compute[%zu] is empty; \"cpu\" is the default",
+                             i);
+    return GYRE_OK;
+}
+
+static gyre_status copy_options(gyre_store *store, const gyre_store_options *o)
+{
+    gyre_context *context = store->context;
+
+    store->buffers = o->buffers != 0 ? o->buffers : DEFAULT_BUFFERS;
+    store->commit_every = o->commit_every != 0 ? o->commit_every : 1;
+    store->fast = o->fast != 0;
+    store->read_only = o->read_only != 0;
+    store->check_reads = o->no_read_check == 0;
+    store->recorder = o->recorder;
+    store->lock_wait_ns =
+        o->lock_wait_ns != 0 ? o->lock_wait_ns : default_lock_wait;
+    store->memory_limit = o->memory_limit;
+    store->placement = o->placement;
+    store->gradients_in_memory = o->gradients_in_memory != 0;
+    store->allow_inexact = o->allow_inexact != 0;
+    store->link_rate = o->link_rate;
+    store->endurance = o->endurance;
+    store->wear_budget = o->wear_budget;
+    store->io_engine = gyre_copy_text(context, o->io != NULL ? o->io : "auto");
+    if (store->io_engine == NULL)
+        return GYRE_NO_MEMORY;
+    for (size_t i = 0; i < o->compute_count; i++) {
+        store->compute[i] = gyre_copy_text(context, o->compute[i]);
+        if (store->compute[i] == NULL)
+            return GYRE_NO_MEMORY;
+        store->compute_count = i + 1;
+    }
+    return GYRE_OK;
+}
+
+void gyre_store_drop_compute(gyre_store *store)
+{
+    for (size_t i = 0; i < store->compute_count; i++)
+        gyre_free_text(store->context, store->compute[i]);
+    store->compute_count = 0;
+}
+
+gyre_status gyre_store_share_compute(gyre_store *store, gyre_error *error)
+{
+    uint32_t devices = store->layout.devices;
+    size_t count = store->compute_count;
+
+    if (count > 1 && count != devices)
+        return gyre_fail(error, GYRE_LAYOUT,
+                         "%zu entries of compute are given and the store has "
+                         "%u device%s; give one for all, or one each",
+                         count, devices, devices == 1 ? "" : "s");
+    for (uint32_t d = 0; d < devices; d++)
+        store->places[d].compute =
+            count == 0 ? "cpu" : store->compute[count == 1 ? 0 : d];
+    return GYRE_OK;
+}
 
 gyre_status gyre_store_blank(gyre_context *context, const char *path,
                              const gyre_store_options *options,
@@ -23,20 +117,15 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
 {
     static const gyre_store_options none = {.size = sizeof(none)};
     gyre_store *store;
+    gyre_status status;
 
     if (context == NULL || path == NULL || path[0] == '\0')
         return gyre_fail(error, GYRE_INVALID, "a store needs a path");
     if (options == NULL)
         options = &none;
-    if (options->size < sizeof(*options))
-        return gyre_fail(error, GYRE_INVALID,
-                         "gyre_store_options.size is %zu, this library needs "
-                         "%zu: zero the struct and set size",
-                         options->size, sizeof(*options));
-    if (options->buffers == 1 || options->buffers > 1024)
-        return gyre_fail(error, GYRE_RANGE,
-                         "%u buffers per device; 2 to 1024 are allowed",
-                         options->buffers);
+    status = check_options(options, error);
+    if (status != GYRE_OK)
+        return status;
     store = gyre_alloc_zero(context, 1, sizeof(*store));
     if (store == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
@@ -44,20 +133,8 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
     store->residual_mode = GYRE_RESIDUAL_OFF;
-    store->buffers = options->buffers != 0 ? options->buffers : DEFAULT_BUFFERS;
-    store->commit_every =
-        options->commit_every != 0 ? options->commit_every : 1;
-    store->fast = options->fast != 0;
-    store->read_only = options->read_only != 0;
-    store->check_reads = options->no_read_check == 0;
-    store->recorder = options->recorder;
-    store->lock_wait_ns =
-        options->lock_wait_ns != 0 ? options->lock_wait_ns : default_lock_wait;
-    store->memory_limit = options->memory_limit;
     store->path = gyre_copy_text(context, path);
-    store->io_engine =
-        gyre_copy_text(context, options->io != NULL ? options->io : "auto");
-    if (store->path == NULL || store->io_engine == NULL) {
+    if (store->path == NULL || copy_options(store, options) != GYRE_OK) {
         gyre_store_free(store);
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     }
@@ -102,6 +179,9 @@ void gyre_store_free(gyre_store *store)
     gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
     gyre_place_unlock(store);
     gyre_opt_destroy(store->opt);
+    gyre_store_free_compressor(store);
+    gyre_residual_free(store);
+    gyre_store_drop_compute(store);
     gyre_free(context, store->gradients, store->gradient_count, sizeof(float));
     if (store->peek != NULL)
         gyre_free_aligned(context, store->peek,
@@ -386,7 +466,6 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->layout.blob_capacity =
         spec->blob_bytes != 0 ? spec->blob_bytes : DEFAULT_BLOB;
     store->now.generation = 1;
-    store->now.kappa = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
     store->seed = spec->seed;
@@ -394,10 +473,14 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     if (status == GYRE_OK)
         status = take_codecs(store, spec, error);
     if (status == GYRE_OK)
+        status = gyre_store_take_compressor(store, spec, error);
+    if (status == GYRE_OK)
         status = gyre_layout_tensors(store->context, &store->layout,
                                      spec->tensors, spec->tensor_count, error);
     if (status == GYRE_OK)
         status = gyre_store_take_devices(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_store_share_compute(store, error);
     if (status == GYRE_OK)
         status = gyre_store_shape(store, spec, error);
     return status;
@@ -468,6 +551,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     source = (gyre_source){.fill = fill_initial, .user = &in};
     if (status == GYRE_OK)
         status = gyre_store_build(store, NULL, &source, NULL, 0, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_allocate(store, error);
     if (status == GYRE_OK)
         status = gyre_manifest_write(store, error);
     if (status != GYRE_OK) {

@@ -464,8 +464,12 @@ gyre_status gyre_store_attach(gyre_store *store,
         status = gyre_manifest_read(store, error);
     if (status == GYRE_OK)
         status = check_list(store, options, error);
+    if (status == GYRE_OK)
+        status = gyre_store_share_compute(store, error);
     if (status == GYRE_OK && !store->read_only)
         status = attach_optimizer(store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_attach_compressor(store, error);
     if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
     if (status == GYRE_OK)
@@ -484,8 +488,14 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     if (status != GYRE_OK)
         return status;
     gyre_store_take_commit(store);
+    store->inexact |= store->now.inexact != 0;
     if (store->read_only)
         return GYRE_OK;
+    status = gyre_residual_allocate(store, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_load(store, error);
+    if (status != GYRE_OK)
+        return status;
     gyre_journal_settle(store->context, store->path, store);
     if (store->fell_back)
         status =
