@@ -103,7 +103,8 @@ typedef struct filling {
 } filling;
 
 static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
-                              float *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     filling *f = user;
     gyre_store *store = f->store;
@@ -112,17 +113,18 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     size_t elements = gyre_layout_chunk_elements(layout, work.chunk);
     size_t cursor = GYRE_RUN_FIRST;
     gyre_entry *entry = &store->current[work.chunk];
+    float *values = (float *)(void *)data;
     gyre_run run;
 
     (void)device;
-    *write = (int)work.version;
+    result->write = (int)work.version;
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     if (work.version == 1)
         return GYRE_OK;
     while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
         gyre_status status =
             f->source->fill(f->source->user, run.tensor, run.index, run.n, vars,
-                            data + run.at, elements, error);
+                            values + run.at, elements, error);
 
         if (status != GYRE_OK)
             return status;
@@ -130,10 +132,10 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     entry->step = store->now.step;
     entry->version = 0;
     entry->hash =
-        gyre_device_hash(data, vars, elements,
+        gyre_device_hash(values, vars, elements,
                          gyre_format_seed(store->uuid, store->generation,
                                           work.chunk, entry->step));
-    gyre_format_label(data + vars * elements, store->uuid, store->generation,
+    gyre_format_label(values + vars * elements, store->uuid, store->generation,
                       work.chunk, entry);
     return GYRE_OK;
 }

@@ -175,22 +175,24 @@ static gyre_status write_ranges(gyre_fsck *fsck, gyre_error *error)
 
 /* What the chunk holds becomes what it should hold. */
 static gyre_status accept_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
     size_t vars = gyre_layout_vars(&store->layout, work.chunk);
     size_t elements = gyre_layout_chunk_elements(&store->layout, work.chunk);
     gyre_entry *entry = &store->current[work.chunk];
+    float *values = (float *)(void *)data;
 
     (void)device;
     (void)error;
     entry->hash =
-        gyre_device_hash(data, vars, elements,
+        gyre_device_hash(values, vars, elements,
                          gyre_format_seed(store->uuid, store->generation,
                                           work.chunk, entry->step));
-    gyre_format_label(data + vars * elements, store->uuid, store->generation,
+    gyre_format_label(values + vars * elements, store->uuid, store->generation,
                       work.chunk, entry);
-    *write = (int)entry->version;
+    result->write = (int)entry->version;
     return GYRE_OK;
 }
 

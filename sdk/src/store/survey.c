@@ -41,14 +41,16 @@ typedef struct survey {
 } survey;
 
 static gyre_status see_chunk(void *user, uint32_t device, gyre_work work,
-                             float *data, int *write, gyre_error *error)
+                             uint8_t *data, gyre_work_result *result,
+                             gyre_error *error)
 {
     survey *s = user;
 
     (void)device;
-    (void)write;
+    (void)result;
     (void)error;
-    s->health[work.chunk] = health_of(s->fsck->store, work.chunk, data);
+    s->health[work.chunk] = health_of(s->fsck->store, work.chunk,
+                                      (const float *)(const void *)data);
     return GYRE_OK;
 }
 
@@ -74,21 +76,23 @@ uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health)
 }
 
 static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
-                                  float *data, int *write, gyre_error *error)
+                                  uint8_t *data, gyre_work_result *result,
+                                  gyre_error *error)
 {
     gyre_fsck *fsck = user;
     const gyre_store *store = fsck->store;
     const gyre_layout *layout = &store->layout;
-    uint8_t health = health_of(store, work.chunk, data);
+    const float *values = (const float *)(const void *)data;
+    uint8_t health = health_of(store, work.chunk, values);
     const char *what;
 
     (void)device;
-    (void)write;
+    (void)result;
     (void)error;
     if (health == GYRE_CHUNK_BAD) {
         what =
             gyre_format_diagnose(store->uuid, store->generation, work.chunk,
-                                 &store->current[work.chunk], data,
+                                 &store->current[work.chunk], values,
                                  gyre_layout_vars(layout, work.chunk),
                                  gyre_layout_chunk_elements(layout, work.chunk),
                                  fsck->text, sizeof(fsck->text));

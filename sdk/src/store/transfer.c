@@ -55,15 +55,18 @@ uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
 }
 
 static gyre_status deliver_chunk(void *user, uint32_t device, gyre_work work,
-                                 float *data, int *write, gyre_error *error)
+                                 uint8_t *data, gyre_work_result *result,
+                                 gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
-        store, device, work.chunk, &store->current[work.chunk], data, error);
+        store, device, work.chunk, &store->current[work.chunk],
+        (const float *)(const void *)data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
-        gyre_store_deliver(store, work.chunk, data, NULL);
+        gyre_store_deliver(store, work.chunk, (const float *)(const void *)data,
+                           NULL);
     return status;
 }
 
@@ -106,13 +109,15 @@ gyre_status gyre_store_pull(gyre_store *store, gyre_error *error)
 /* ---- ranges ----------------------------------------------------------- */
 
 static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
-                              float *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
-        store, device, work.chunk, &store->current[work.chunk], data, error);
+        store, device, work.chunk, &store->current[work.chunk],
+        (const float *)(const void *)data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         memcpy(store->peek, data,
                gyre_layout_chunk_bytes(&store->layout, work.chunk));
@@ -222,17 +227,20 @@ typedef struct digesting {
 } digesting;
 
 static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     digesting *d = user;
     gyre_store *store = d->store;
     const gyre_layout *layout = &store->layout;
     size_t cursor = GYRE_RUN_FIRST;
+    const float *values = (const float *)(const void *)data;
     gyre_run run;
     gyre_status status = gyre_store_verify(
-        store, device, work.chunk, &store->current[work.chunk], data, error);
+        store, device, work.chunk, &store->current[work.chunk],
+        (const float *)(const void *)data, error);
 
-    (void)write;
+    (void)result;
     if (status != GYRE_OK)
         return status;
     while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
@@ -243,7 +251,7 @@ static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
             size_t n = run.n - at < GYRE_GRAIN ? run.n - at : GYRE_GRAIN;
 
             d->leaves[t->first_grain + grain] = XXH3_64bits_withSeed(
-                data + run.at + at, n * sizeof(float), grain);
+                values + run.at + at, n * sizeof(float), grain);
         }
     }
     return GYRE_OK;

@@ -70,15 +70,23 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
 
 static void deliver(gyre_round *round, uint64_t chunk, const float *data)
 {
-    const gyre_layout *layout = &round->store->layout;
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
+
+    atomic_fetch_add(&round->up_bytes, up);
+    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
+}
+
+/* Who waits for a tensor waits for the link too. */
+static void delivered(void *user, uint32_t device, gyre_work work)
+{
+    gyre_round *round = user;
+    const gyre_layout *layout = &round->store->layout;
     size_t cursor = GYRE_RUN_FIRST;
     bool last = false;
     gyre_run run;
 
-    atomic_fetch_add(&round->up_bytes, up);
-    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
-    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+    (void)device;
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run))
         if (layout->tensors[run.tensor].out != NULL)
             last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
     if (!last)
@@ -89,18 +97,20 @@ static void deliver(gyre_round *round, uint64_t chunk, const float *data)
 }
 
 static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_round *round = user;
     gyre_store *store = round->store;
     const gyre_layout *layout = &store->layout;
     const gyre_entry *old = &store->current[work.chunk];
     gyre_entry *fresh = &round->fresh[work.chunk];
+    float *values = (float *)(void *)data;
     gyre_segment *segments = round->segments + device * (round->max_runs + 1);
     uint64_t elements;
     gyre_update_job job = {
         .opt = store->opt,
-        .data = data,
+        .data = values,
         .vars = gyre_layout_vars(layout, work.chunk),
         .elements = gyre_layout_chunk_elements(layout, work.chunk),
         .segments = segments,
@@ -118,14 +128,14 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
                                       work.chunk, fresh->step);
     gyre_device_update(&job);
     if (job.check && job.before != old->hash)
-        return read_mismatch(round, device, work.chunk, data, error);
+        return read_mismatch(round, device, work.chunk, values, error);
     fresh->hash = job.after;
-    gyre_format_label(data + job.vars * job.elements, store->uuid,
+    gyre_format_label(values + job.vars * job.elements, store->uuid,
                       store->generation, work.chunk, fresh);
     count_bytes(round, work.chunk, elements, segments, job.segment_count);
-    deliver(round, work.chunk, data);
+    deliver(round, work.chunk, values);
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
-    *write = (int)fresh->version;
+    result->write = (int)fresh->version;
     return GYRE_OK;
 }
 
@@ -146,6 +156,7 @@ void gyre_round_start(gyre_round *round)
 {
     gyre_stream stream = {.table = round->store->current,
                           .process = update_chunk,
+                          .delivered = delivered,
                           .ended = stream_ended,
                           .user = round};
 
