@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536, MIN_BUFFERS = 2 };
+enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536 };
 
 static const uint64_t default_lock_wait = 120000000000ull;
 
@@ -33,9 +33,9 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
                          "gyre_store_options.size is %zu, this library needs "
                          "%zu: zero the struct and set size",
                          options->size, sizeof(*options));
-    if (options->buffers == 1 || options->buffers > 1024)
+    if (options->buffers > 1024)
         return gyre_fail(error, GYRE_RANGE,
-                         "%u buffers per device; 2 to 1024 are allowed",
+                         "%u buffers per device; 1 to 1024 are allowed",
                          options->buffers);
     store = gyre_alloc_zero(context, 1, sizeof(*store));
     if (store == NULL)

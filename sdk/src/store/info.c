@@ -182,8 +182,9 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
     uint64_t round = store->read_only ? 0 : l->train_grains * (8 + 2);
 
     /* One more is what gyre_store_read keeps. */
-    plan->buffer_bytes = gyre_layout_max_chunk_bytes(l) *
-                         ((uint64_t)store->buffers * l->devices + 1);
+    plan->buffer_bytes =
+        gyre_workers_buffer_bytes(store) * store->buffers * l->devices +
+        gyre_layout_max_chunk_bytes(l);
     plan->gradient_bytes =
         store->read_only ? 0 : l->train_grains * GYRE_GRAIN * 4;
     plan->leaf_bytes = round > digest ? round : digest; /* never both */

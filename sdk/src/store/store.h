@@ -265,6 +265,7 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
 /* ---- the store -------------------------------------------------------- */
 
 typedef struct gyre_worker gyre_worker;
+typedef struct gyre_link gyre_link; /* worker.h */
 
 typedef struct gyre_place {
     char *path; /* as in the manifest: "." is the store's own
@@ -360,6 +361,7 @@ struct gyre_store {
      * round's flash bytes are a difference of it. */
     _Atomic uint64_t flash;
 
+    gyre_link *link; /* NULL: the link is as it is */
     gyre_round *round;
     gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
@@ -423,6 +425,21 @@ gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
                                 size_t bytes, const char *from,
                                 gyre_error *error);
 
+/* ---- what computes (links.c): options.compute and options.link_rate ---- */
+
+typedef struct gyre_compute {
+    const char *device; /* for gyre_device_open; lies in the text parsed */
+    double read_rate;   /* bytes per second; 0: as it is */
+    double write_rate;
+} gyre_compute;
+
+/* "cpu", "opencl[:N]", "cuda[:N]", "emulated:read=RATE,write=RATE". */
+gyre_status gyre_compute_parse(const char *text, gyre_compute *out,
+                               gyre_error *error);
+/* Are compute, link_rate and placement well formed? */
+gyre_status gyre_compute_check(const gyre_store_options *options,
+                               gyre_error *error);
+
 /* ---- workers (worker.c, stream.c, links.c) ---------------------------- */
 
 /*
@@ -456,8 +473,9 @@ typedef struct gyre_push {
 
 typedef struct gyre_work {
     uint64_t chunk;
-    uint32_t version;  /* as pushed; not used for reading */
-    uint32_t parts;    /* that were read */
+    uint32_t version;        /* as pushed; not used for reading */
+    uint32_t parts;          /* that were read */
+    uint64_t gradient_bytes; /* read of the gradient region */
     uint32_t buffer;   /* which of the device's buffers holds it: for scratch
                           that must last from process to finish */
     uint32_t lane;     /* of the device, its own from process to finish */
@@ -512,7 +530,11 @@ typedef struct gyre_worker_stats {
 
 gyre_status gyre_workers_create(gyre_store *store, gyre_error *error);
 void gyre_workers_destroy(gyre_store *store);
-/* Start a stream on every device; room for `capacity` pushes each. */
+/* Bytes of one chunk buffer: for the dry run. */
+uint64_t gyre_workers_buffer_bytes(const gyre_store *store);
+/* What updates the chunks of a device; NULL in a store that is read-only. */
+gyre_device *gyre_workers_device(const gyre_store *store, uint32_t device);
+/* Start a stream on every device.  Of one chunk at most two pushes may wait. */
 void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
