@@ -65,18 +65,19 @@ static gyre_status write_area(gyre_store *store, uint32_t area,
     gyre_layout *layout = &store->layout;
     uint64_t head =
         gyre_format_head_bytes(layout->chunks, layout->tensor_count);
-    uint64_t bytes;
+    uint64_t bytes = gyre_round_up(head + blob_bytes, layout->align);
     gyre_status status;
 
     for (size_t i = 0; i < layout->tensor_count; i++)
         store->steps[i] = layout->tensors[i].step;
     store->now.seq = store->next_seq++;
     store->now.blob_bytes = blob_bytes;
+    store->now.written = atomic_load(&store->flash) + bytes * layout->devices;
     if (blob_bytes > 0)
         memcpy((char *)store->image + head, blob, blob_bytes);
-    bytes = gyre_format_area(store->image, store->uuid, &store->now,
-                             store->current, layout->chunks, store->steps,
-                             layout->tensor_count, layout->align);
+    (void)gyre_format_area(store->image, store->uuid, &store->now,
+                           store->current, layout->chunks, store->steps,
+                           layout->tensor_count, layout->align);
     status = gyre_workers_write(store, store->image, bytes,
                                 layout->area_at[area], error);
     if (status == GYRE_OK)

@@ -23,6 +23,7 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
 {
     static const gyre_store_options none = {.size = sizeof(none)};
     gyre_store *store;
+    gyre_status status;
 
     if (context == NULL || path == NULL || path[0] == '\0')
         return gyre_fail(error, GYRE_INVALID, "a store needs a path");
@@ -37,6 +38,9 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
         return gyre_fail(error, GYRE_RANGE,
                          "%u buffers per device; 1 to 1024 are allowed",
                          options->buffers);
+    status = gyre_compute_check(options, error);
+    if (status != GYRE_OK)
+        return status;
     store = gyre_alloc_zero(context, 1, sizeof(*store));
     if (store == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
@@ -54,6 +58,12 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     store->lock_wait_ns =
         options->lock_wait_ns != 0 ? options->lock_wait_ns : default_lock_wait;
     store->memory_limit = options->memory_limit;
+    store->placement = options->placement;
+    store->link_rate = options->link_rate;
+    store->gradients_in_memory = options->gradients_in_memory != 0;
+    store->allow_inexact = options->allow_inexact != 0;
+    store->endurance = options->endurance;
+    store->wear_budget = options->wear_budget;
     store->path = gyre_copy_text(context, path);
     store->io_engine =
         gyre_copy_text(context, options->io != NULL ? options->io : "auto");
@@ -98,6 +108,7 @@ void gyre_store_free(gyre_store *store)
             close(store->places[d].fd);
         gyre_free_text(context, store->places[d].path);
         gyre_free_text(context, store->places[d].file);
+        gyre_free_text(context, store->places[d].compute);
     }
     gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
     gyre_place_unlock(store);
@@ -173,6 +184,64 @@ static gyre_status take_optimizer(gyre_store *store,
         store->settings[i].value = gyre_opt_defaults(store->opt)[i];
         if (store->settings[i].name == NULL)
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    }
+    return GYRE_OK;
+}
+
+/* -1: no such variable. */
+static int find_var(const gyre_store *store, const char *name)
+{
+    if (strcmp(name, "parameter") == 0)
+        return 0;
+    for (uint32_t i = 0; i < store->layout.slots; i++)
+        if (strcmp(name, store->slot_names[i]) == 0)
+            return (int)i + 1;
+    return -1;
+}
+
+static gyre_status no_slot(const gyre_store *store, const char *name,
+                           gyre_error *error)
+{
+    char list[256] = "";
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < store->layout.slots && used < sizeof(list); i++)
+        used += (size_t)snprintf(list + used, sizeof(list) - used, ", %s",
+                                 store->slot_names[i]);
+    return gyre_fail(error, GYRE_PARAMETER,
+                     "codec for \"%.100s\": optimizer %s has no such slot; "
+                     "there are: *, parameter%s",
+                     name, store->optimizer, list);
+}
+
+static gyre_status take_codecs(gyre_store *store, const gyre_store_spec *spec,
+                               gyre_error *error)
+{
+    gyre_layout *layout = &store->layout;
+
+    for (size_t i = 0; i < spec->codec_count; i++) {
+        const gyre_slot_codec *c = &spec->codecs[i];
+        int var;
+
+        if (c->slot == NULL || gyre_state_name(c->codec) == NULL)
+            return gyre_fail(error, GYRE_INVALID,
+                             "codec %zu: a slot and a codec of 0 to %d are "
+                             "needed, not %d",
+                             i, GYRE_STATE_CODECS - 1, (int)c->codec);
+        for (uint32_t v = 1; strcmp(c->slot, "*") == 0 && v <= layout->slots;
+             v++)
+            layout->codecs[v] = c->codec;
+        if (strcmp(c->slot, "*") == 0)
+            continue;
+        var = find_var(store, c->slot);
+        if (var < 0)
+            return no_slot(store, c->slot, error);
+        if (var == 0 && c->codec == GYRE_STATE_Q8)
+            return gyre_fail(error, GYRE_PARAMETER,
+                             "the parameter cannot be q8, whose steps are "
+                             "larger than updates: take f32, bf16 or "
+                             "bf16-stochastic");
+        layout->codecs[var] = c->codec;
     }
     return GYRE_OK;
 }
@@ -328,9 +397,13 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->layout.blob_capacity =
         spec->blob_bytes != 0 ? spec->blob_bytes : DEFAULT_BLOB;
     store->now.generation = 1;
+    store->now.kappa = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
+    store->seed = spec->seed;
     status = take_optimizer(store, spec, error);
+    if (status == GYRE_OK)
+        status = take_codecs(store, spec, error);
     if (status == GYRE_OK)
         status = gyre_layout_tensors(store->context, &store->layout,
                                      spec->tensors, spec->tensor_count, error);
@@ -402,6 +475,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     ours = status == GYRE_OK;
     if (status == GYRE_OK)
         status = gyre_store_prepare(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     in = (initial){spec->tensors, store->slot_initial};
     source = (gyre_source){.fill = fill_initial, .user = &in};
     if (status == GYRE_OK)

@@ -129,6 +129,8 @@ static gyre_status inherit_optimizer(gyre_store *to, const gyre_store *from,
     to->state_version = from->state_version;
     to->kernel_hash = from->kernel_hash;
     to->layout.slots = from->layout.slots;
+    memcpy(to->layout.codecs, from->layout.codecs, sizeof(to->layout.codecs));
+    to->seed = from->seed;
     to->settings =
         gyre_alloc_zero(context, from->setting_count, sizeof(gyre_setting));
     whole = to->optimizer != NULL && to->optimizer_version != NULL &&
@@ -225,6 +227,7 @@ gyre_status gyre_change_inherit(gyre_change *change,
     to->now = from->now;
     to->now.generation = to->generation;
     to->now.dirty = 0;
+    atomic_store(&to->flash, atomic_load(&from->flash));
     status = inherit_optimizer(to, from, error);
     if (status == GYRE_OK)
         status = inherit_tensors(to, from, error);

@@ -157,6 +157,28 @@ gyre_status gyre_compute_check(const gyre_store_options *options,
     return GYRE_OK;
 }
 
+gyre_status gyre_compute_take(gyre_store *store,
+                              const gyre_store_options *options,
+                              gyre_error *error)
+{
+    size_t count = options != NULL ? options->compute_count : 0;
+
+    if (count > 1 && count != store->layout.devices)
+        return gyre_fail(error, GYRE_INVALID,
+                         "options.compute names %zu devices and the store has "
+                         "%u: give one name for all, or one for each",
+                         count, store->layout.devices);
+    for (uint32_t d = 0; count > 0 && d < store->layout.devices; d++) {
+        gyre_place *place = &store->places[d];
+
+        place->compute =
+            gyre_copy_text(store->context, options->compute[count > 1 ? d : 0]);
+        if (place->compute == NULL)
+            return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
+    }
+    return GYRE_OK;
+}
+
 /* ---- buckets ---------------------------------------------------------- */
 
 gyre_turn gyre_bucket_reserve(gyre_bucket *bucket, uint64_t now, uint64_t bytes)

@@ -388,12 +388,11 @@ static gyre_status make_device(gyre_worker *w, gyre_error *error)
     gyre_store *store = w->store;
     const gyre_layout *layout = &store->layout;
     const char *text = store->places[w->index].compute;
-    gyre_state_codec states[GYRE_STORE_VARS] = {GYRE_STATE_F32};
     gyre_compute compute;
     gyre_device_spec spec = {
         .opt = store->opt,
         .codec = store->codec,
-        .states = states,
+        .states = layout->codecs,
         .vars = 1 + layout->slots,
         .grains = (size_t)layout->chunk_grains,
         .gradient_bytes =
