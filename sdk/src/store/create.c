@@ -29,32 +29,11 @@ static gyre_status check_options(const gyre_store_options *o, gyre_error *error)
         return gyre_fail(error, GYRE_RANGE,
                          "%u buffers per device; 1 to 1024 are allowed",
                          o->buffers);
-    if (o->placement != GYRE_NEAR && o->placement != GYRE_HOST)
-        return gyre_fail(error, GYRE_RANGE,
-                         "placement is %d; 0 (near) or 1 (host) is needed",
-                         (int)o->placement);
-    if (!(o->link_rate >= 0) || isinf(o->link_rate))
-        return gyre_fail(error, GYRE_RANGE,
-                         "link_rate is %g; bytes per second, or 0 for the link "
-                         "as it is, are needed",
-                         o->link_rate);
     if (!(o->endurance >= 0) || isinf(o->endurance))
         return gyre_fail(error, GYRE_RANGE,
                          "endurance is %g; bytes, or 0 for unknown, are needed",
                          o->endurance);
-    if (o->compute_count > GYRE_MAX_DEVICES ||
-        (o->compute_count > 0 && o->compute == NULL))
-        return gyre_fail(error, GYRE_INVALID,
-                         "compute_count is %zu and compute is %s; 0, 1 or one "
-                         "for each device is needed",
-                         o->compute_count,
-                         o->compute != NULL ? "given" : "NULL");
-    for (size_t i = 0; i < o->compute_count; i++)
-        if (o->compute[i] == NULL || o->compute[i][0] == '\0')
-            return gyre_fail(error, GYRE_INVALID,
-                             "compute[%zu] is empty; \"cpu\" is the default",
-                             i);
-    return GYRE_OK;
+    return gyre_compute_check(o, error);
 }
 
 static gyre_status copy_options(gyre_store *store, const gyre_store_options *o)
@@ -79,35 +58,6 @@ static gyre_status copy_options(gyre_store *store, const gyre_store_options *o)
     store->io_engine = gyre_copy_text(context, o->io != NULL ? o->io : "auto");
     if (store->io_engine == NULL)
         return GYRE_NO_MEMORY;
-    for (size_t i = 0; i < o->compute_count; i++) {
-        store->compute[i] = gyre_copy_text(context, o->compute[i]);
-        if (store->compute[i] == NULL)
-            return GYRE_NO_MEMORY;
-        store->compute_count = i + 1;
-    }
-    return GYRE_OK;
-}
-
-void gyre_store_drop_compute(gyre_store *store)
-{
-    for (size_t i = 0; i < store->compute_count; i++)
-        gyre_free_text(store->context, store->compute[i]);
-    store->compute_count = 0;
-}
-
-gyre_status gyre_store_share_compute(gyre_store *store, gyre_error *error)
-{
-    uint32_t devices = store->layout.devices;
-    size_t count = store->compute_count;
-
-    if (count > 1 && count != devices)
-        return gyre_fail(error, GYRE_LAYOUT,
-                         "%zu entries of compute are given and the store has "
-                         "%u device%s; give one for all, or one each",
-                         count, devices, devices == 1 ? "" : "s");
-    for (uint32_t d = 0; d < devices; d++)
-        store->places[d].compute =
-            count == 0 ? "cpu" : store->compute[count == 1 ? 0 : d];
     return GYRE_OK;
 }
 
@@ -175,13 +125,13 @@ void gyre_store_free(gyre_store *store)
             close(store->places[d].fd);
         gyre_free_text(context, store->places[d].path);
         gyre_free_text(context, store->places[d].file);
+        gyre_free_text(context, store->places[d].compute);
     }
     gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
     gyre_place_unlock(store);
     gyre_opt_destroy(store->opt);
     gyre_store_free_compressor(store);
     gyre_residual_free(store);
-    gyre_store_drop_compute(store);
     gyre_free(context, store->gradients, store->gradient_count, sizeof(float));
     if (store->peek != NULL)
         gyre_free_aligned(context, store->peek,
@@ -480,8 +430,6 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     if (status == GYRE_OK)
         status = gyre_store_take_devices(store, spec, error);
     if (status == GYRE_OK)
-        status = gyre_store_share_compute(store, error);
-    if (status == GYRE_OK)
         status = gyre_store_shape(store, spec, error);
     return status;
 }
@@ -547,6 +495,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     ours = status == GYRE_OK;
     if (status == GYRE_OK)
         status = gyre_store_prepare(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     in = (initial){spec->tensors, store->slot_initial};
     source = (gyre_source){.fill = fill_initial, .user = &in};
     if (status == GYRE_OK)

@@ -246,7 +246,6 @@ gyre_status gyre_change_inherit(gyre_change *change,
     if (status != GYRE_OK)
         return status;
     to = change->fresh;
-    gyre_store_drop_compute(to);
     to->read_only = true; /* no rounds: no gradients to plan for */
     memcpy(to->uuid, from->uuid, sizeof(to->uuid));
     memcpy(to->uuid_text, from->uuid_text, sizeof(to->uuid_text));
@@ -378,8 +377,7 @@ gyre_status gyre_change_begin(gyre_change *change, gyre_context *context,
     if (status != GYRE_OK)
         return status;
     /* Only read, and so in no need of the optimizer; the lock it takes is the
-     * same.  Nothing is computed here. */
-    gyre_store_drop_compute(change->old);
+     * same. */
     change->old->read_only = true;
     change->old->fast = false;
     return gyre_store_attach(change->old, options, error);

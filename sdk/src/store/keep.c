@@ -70,7 +70,8 @@ static float *residual_of(const gyre_store *store, uint64_t train)
 /* ---- to storage ------------------------------------------------------- */
 
 static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
-                              uint8_t *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     gyre_store *store = user;
     const gyre_layout *layout = &store->layout;
@@ -95,7 +96,7 @@ static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
     entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
     gyre_store_label(store, work.chunk, data, entry);
-    *write = (int)entry->version;
+    result->write = (int)entry->version;
     return GYRE_OK;
 }
 
@@ -128,14 +129,15 @@ void gyre_residual_saved(gyre_store *store)
 /* ---- from storage ----------------------------------------------------- */
 
 static gyre_status load_chunk(void *user, uint32_t device, gyre_work work,
-                              uint8_t *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     gyre_store *store = user;
     const gyre_layout *layout = &store->layout;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
                data,

@@ -16,6 +16,7 @@ store_sources = \
 	sdk/src/store/journal.c \
 	sdk/src/store/keep.c \
 	sdk/src/store/layout.c \
+	sdk/src/store/links.c \
 	sdk/src/store/manifest.c \
 	sdk/src/store/mend.c \
 	sdk/src/store/open.c \
@@ -26,8 +27,10 @@ store_sources = \
 	sdk/src/store/safetensors.c \
 	sdk/src/store/safetensors.h \
 	sdk/src/store/store.h \
+	sdk/src/store/stream.c \
 	sdk/src/store/survey.c \
 	sdk/src/store/transfer.c \
 	sdk/src/store/update.c \
-	sdk/src/store/worker.c
+	sdk/src/store/worker.c \
+	sdk/src/store/worker.h
 gyre_include_HEADERS += sdk/include/gyre/store.h sdk/include/gyre/gyre.h

@@ -341,11 +341,12 @@ gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
 }
 
 static gyre_status verify_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
 
-    (void)write;
+    (void)result;
     return gyre_store_verify(store, device, work.chunk,
                              &store->current[work.chunk], data, error);
 }
@@ -465,7 +466,7 @@ gyre_status gyre_store_attach(gyre_store *store,
     if (status == GYRE_OK)
         status = check_list(store, options, error);
     if (status == GYRE_OK)
-        status = gyre_store_share_compute(store, error);
+        status = gyre_compute_take(store, options, error);
     if (status == GYRE_OK && !store->read_only)
         status = attach_optimizer(store, error);
     if (status == GYRE_OK)

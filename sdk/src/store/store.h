@@ -277,6 +277,7 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
 /* ---- the store -------------------------------------------------------- */
 
 typedef struct gyre_worker gyre_worker;
+typedef struct gyre_link gyre_link; /* worker.h */
 
 typedef struct gyre_place {
     char *path; /* as in the manifest: "." is the store's own
@@ -285,8 +286,8 @@ typedef struct gyre_place {
     uint8_t uuid[16];
     int fd; /* -1: not open */
     int direct;
-    bool made;           /* by this store object: unlink on failure */
-    const char *compute; /* options.compute for this device, or "cpu" */
+    bool made;     /* by this store object: unlink on failure */
+    char *compute; /* options.compute for this device, or "cpu" */
     gyre_worker *worker;
 } gyre_place;
 
@@ -338,8 +339,6 @@ struct gyre_store {
     gyre_residual residual_mode; /* OFF without a compressor */
     uint64_t seed;               /* of stochastic rounding */
     bool inexact; /* as in the manifest; now.inexact and this are told as one */
-    char *compute[GYRE_MAX_DEVICES]; /* options.compute, copied */
-    size_t compute_count;
 
     /* options */
     gyre_placement placement;
@@ -376,6 +375,7 @@ struct gyre_store {
      * round's flash bytes are a difference of it. */
     _Atomic uint64_t flash;
 
+    gyre_link *link; /* NULL: the link is as it is */
     gyre_round *round;
     gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
@@ -442,30 +442,101 @@ gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
                                 size_t bytes, const char *from,
                                 gyre_error *error);
 
-/* ---- workers (worker.c) ----------------------------------------------- */
+/* ---- what computes (links.c): options.compute and options.link_rate ---- */
+
+typedef struct gyre_compute {
+    const char *device; /* for gyre_device_open; lies in the text parsed */
+    double read_rate;   /* bytes per second; 0: as it is */
+    double write_rate;
+} gyre_compute;
+
+/* "cpu", "opencl[:N]", "cuda[:N]", "emulated:read=RATE,write=RATE". */
+gyre_status gyre_compute_parse(const char *text, gyre_compute *out,
+                               gyre_error *error);
+/* Are compute, link_rate and placement well formed? */
+gyre_status gyre_compute_check(const gyre_store_options *options,
+                               gyre_error *error);
+/* places[].compute, once the devices are known; options may be NULL. */
+gyre_status gyre_compute_take(gyre_store *store,
+                              const gyre_store_options *options,
+                              gyre_error *error);
+
+/* ---- workers (worker.c, stream.c, links.c) ---------------------------- */
 
 /*
  * One worker per device: a thread, a queue, and recycled buffers.
  *
- *     FREE -> READING -> READY -> (process: update, checksum) -> WRITING
- *       ^                              |                            |
- *       +------------------------------+----------------------------+
+ *     FREE -> READING -> READY -> process -> (COMPUTING -> finish) -> WRITING
+ *       ^                            |                                   |
+ *       +----------------------------+-----------------------------------+
  *
- * A stream is what a worker does with chunks: read one (unless `table` is
- * NULL), call `process`, write it if asked.  Chunks are pushed while it runs;
- * it ends when closed and drained, or at the first error.
+ * A stream is what a worker does with chunks: read the parts asked for, call
+ * `process`, write what it says.  Chunks are pushed while it runs; it ends when
+ * closed and drained, or at the first error.  With one buffer a device reads,
+ * processes and writes in turn; with more it reads ahead and writes behind.
+ *
+ * A buffer holds one version of a chunk and, behind it, room for the chunk's
+ * gradient region:
+ *
+ *     data: variables | label | padding ...      gradient: region ...
+ *
+ * Emulated rates (links.c) hold a buffer in READING or WRITING until its bytes
+ * would have come; nothing else knows of them.
  */
+enum { GYRE_PART_STATE = 1, GYRE_PART_GRADIENT = 2 };
+
+/* What waits in a worker's queue. */
+typedef struct gyre_push {
+    uint64_t chunk;
+    uint32_t version;
+    uint32_t parts; /* to read */
+} gyre_push;
+
 typedef struct gyre_work {
     uint64_t chunk;
-    uint32_t version; /* handed to process; not used for reading */
+    uint32_t version;        /* as pushed; not used for reading */
+    uint32_t parts;          /* that were read */
+    uint64_t gradient_bytes; /* read of the gradient region */
+    uint32_t buffer;   /* which of the device's buffers holds it: for scratch
+                          that must last from process to finish */
+    uint32_t lane;     /* of the device, its own from process to finish */
+    uint8_t *gradient; /* the gradient region; NULL: the store has none */
 } gyre_work;
 
+/* What process and finish say; zeroed, with write -1, before process. */
+typedef struct gyre_work_result {
+    int write;               /* version to write the chunk to, or -1 */
+    uint64_t write_gradient; /* bytes of the gradient region to write, from
+                                its start; 0: none */
+    uint64_t link_after;     /* bytes of parameters that go up the link beside
+                                the writes; 0: none, or placement host */
+    bool pending;            /* process: a job was submitted on work.lane, and
+                                finish ends it; nothing is written before */
+} gyre_work_result;
+
+/* All callbacks run in the worker's thread. */
 typedef struct gyre_stream {
-    const gyre_entry *table; /* version to read; NULL: do not read */
-    /* data: the chunk; *write: version to write or -1 (the default).  Runs in
-     * the worker's thread. */
+    const gyre_entry *table; /* version to read; NULL: the state is not read */
+    uint32_t parts;          /* what gyre_workers_push reads; a table alone
+                                means GYRE_PART_STATE */
+    /* Bytes of the gradient region to read; NULL: all of it. */
+    uint64_t (*read_gradient)(void *user, uint64_t chunk);
+    /* Bytes that come down the link before process (gradients, placement
+     * near); NULL: none. */
+    uint64_t (*link_before)(void *user, uint64_t chunk);
     gyre_status (*process)(void *user, uint32_t device, gyre_work work,
-                           uint8_t *data, int *write, gyre_error *error);
+                           uint8_t *data, gyre_work_result *result,
+                           gyre_error *error);
+    /* Waits for the job that process left pending; called once for each, in
+     * the order of their submission, after an error elsewhere too (what it says
+     * is then ignored).  NULL when process never leaves one. */
+    gyre_status (*finish)(void *user, uint32_t device, gyre_work work,
+                          uint8_t *data, gyre_work_result *result,
+                          gyre_error *error);
+    /* The way up of the parameters is over (at once where nothing is emulated);
+     * after each process or finish that succeeded, whatever it said.  May be
+     * NULL. */
+    void (*delivered)(void *user, uint32_t device, gyre_work work);
     /* The stream ended on this device; may be NULL. */
     void (*ended)(void *user, uint32_t device, gyre_status status);
     void *user;
@@ -480,10 +551,17 @@ typedef struct gyre_worker_stats {
 
 gyre_status gyre_workers_create(gyre_store *store, gyre_error *error);
 void gyre_workers_destroy(gyre_store *store);
-/* Start a stream on every device; room for `capacity` pushes each. */
+/* Bytes of one chunk buffer: for the dry run. */
+uint64_t gyre_workers_buffer_bytes(const gyre_store *store);
+/* What updates the chunks of a device; NULL in a store that is read-only. */
+gyre_device *gyre_workers_device(const gyre_store *store, uint32_t device);
+/* Start a stream on every device.  Of one chunk at most two pushes may wait. */
 void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
+/* The same with parts of its own (0: read nothing) instead of the stream's. */
+void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
+                             uint32_t version, uint32_t parts);
 void gyre_workers_close(gyre_store *store);
 /* Wait for all; the first error by device order (STOPPED only when there is no
  * other: it says that some device gave up because of another), stats summed. */
@@ -564,9 +642,6 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
                              gyre_store **out, gyre_error *error);
 /* Free it, whatever of it is there. */
 void gyre_store_free(gyre_store *store);
-/* Give each device its entry of options.compute; or forget them all. */
-gyre_status gyre_store_share_compute(gyre_store *store, gyre_error *error);
-void gyre_store_drop_compute(gyre_store *store);
 /* Take the device list: paths (NULL: the store's own folder), weights, count.
  */
 gyre_status gyre_store_take_devices(gyre_store *store,

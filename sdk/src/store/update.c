@@ -67,15 +67,23 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
 
 static void deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
 {
-    const gyre_layout *layout = &round->store->layout;
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
+
+    atomic_fetch_add(&round->up_bytes, up);
+    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
+}
+
+/* Who waits for a tensor waits for the link too. */
+static void delivered(void *user, uint32_t device, gyre_work work)
+{
+    gyre_round *round = user;
+    const gyre_layout *layout = &round->store->layout;
     size_t cursor = GYRE_RUN_FIRST;
     bool last = false;
     gyre_run run;
 
-    atomic_fetch_add(&round->up_bytes, up);
-    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
-    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+    (void)device;
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run))
         if (layout->tensors[run.tensor].out != NULL)
             last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
     if (!last)
@@ -86,7 +94,8 @@ static void deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
 }
 
 static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_round *round = user;
     gyre_store *store = round->store;
@@ -123,7 +132,7 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     count_bytes(round, work.chunk, segments, job.segment_count);
     deliver(round, work.chunk, data);
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
-    *write = (int)fresh->version;
+    result->write = (int)fresh->version;
     return GYRE_OK;
 }
 
@@ -144,6 +153,7 @@ void gyre_round_start(gyre_round *round)
 {
     gyre_stream stream = {.table = round->store->current,
                           .process = update_chunk,
+                          .delivered = delivered,
                           .ended = stream_ended,
                           .user = round};
 
