@@ -21,6 +21,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
+	tests/unit/store/test_residual \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip
@@ -38,6 +39,7 @@ tests_unit_store_test_layout_LDADD = $(store_LDADD)
 tests_unit_store_test_lifetime_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_open_LDADD = $(store_LDADD)
+tests_unit_store_test_residual_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
