@@ -65,12 +65,27 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
     return gyre_store_verify(round->store, device, chunk, &wrong, data, error);
 }
 
-static void deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
+static uint64_t deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
 {
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
 
     atomic_fetch_add(&round->up_bytes, up);
     atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
+    return up;
+}
+
+/* Raw gradients, before the chunk is updated. */
+static uint64_t link_before(void *user, uint64_t chunk)
+{
+    const gyre_round *round = user;
+    size_t cursor = GYRE_RUN_FIRST;
+    uint64_t bytes = 0;
+    gyre_run run;
+
+    while (gyre_layout_next_run(&round->store->layout, chunk, &cursor, &run))
+        if (!round->skip[run.tensor])
+            bytes += run.n * sizeof(float);
+    return bytes;
 }
 
 /* Who waits for a tensor waits for the link too. */
@@ -130,7 +145,7 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     fresh->hash = job.after;
     gyre_store_label(store, work.chunk, data, fresh);
     count_bytes(round, work.chunk, segments, job.segment_count);
-    deliver(round, work.chunk, data);
+    result->link_after = deliver(round, work.chunk, data);
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
     result->write = (int)fresh->version;
     return GYRE_OK;
@@ -152,6 +167,7 @@ static void stream_ended(void *user, uint32_t device, gyre_status status)
 void gyre_round_start(gyre_round *round)
 {
     gyre_stream stream = {.table = round->store->current,
+                          .link_before = link_before,
                           .process = update_chunk,
                           .delivered = delivered,
                           .ended = stream_ended,
