@@ -211,6 +211,7 @@ void gyre_round_discard(gyre_round *round)
               sizeof(gyre_segment));
     pthread_cond_destroy(&round->moved);
     pthread_mutex_destroy(&round->lock);
+    gyre_ledger_add(&store->ledger, &round->ledger);
     store->round = NULL;
     gyre_free(context, round, 1, sizeof(*round));
 }

@@ -284,7 +284,7 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
+    gyre_ledger ledger;    /* all rounds since open; the sums not filled */
 
     gyre_round *round;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
@@ -518,7 +518,14 @@ gyre_status gyre_store_attach(gyre_store *store,
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
-/* Free what is left of an open round (close, errors). */
+/* Add the parts of a ledger, and fill its sums (ledger.c). */
+void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more);
+void gyre_ledger_sum(gyre_ledger *ledger);
+/* Count for the open round, or for the store when none is.  Any thread while a
+ * round is open. */
+void gyre_store_count(gyre_store *store, const gyre_ledger *more);
+/* Free what is left of an open round (close, errors); what it moved is added
+ * to the store's ledger. */
 void gyre_round_discard(gyre_round *round);
 
 #endif

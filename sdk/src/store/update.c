@@ -40,21 +40,28 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
     return n;
 }
 
+/* What a chunk moved.  Near the storage gradients come down and parameters go
+ * up; on the host the state crosses the link both ways instead. */
 static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
-                        const gyre_segment *segments, size_t n)
+                        const gyre_segment *segments, size_t n,
+                        uint64_t delivered)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t useful =
         elements * gyre_layout_vars(layout, chunk) * sizeof(float);
-    uint64_t down = 0;
+    gyre_ledger l = {
+        .parameter_up = delivered,
+        .state_read = useful,
+        .state_write = useful,
+        .padding_read = gyre_layout_chunk_bytes(layout, chunk) - useful,
+        .padding_write = gyre_layout_chunk_bytes(layout, chunk) - useful,
+    };
 
     for (size_t i = 0; i < n; i++)
         if (segments[i].g != NULL)
-            down += segments[i].n * sizeof(float);
-    atomic_fetch_add(&round->useful_bytes, useful);
-    atomic_fetch_add(&round->padding_bytes,
-                     gyre_layout_chunk_bytes(layout, chunk) - useful);
-    atomic_fetch_add(&round->down_bytes, down);
+            l.elements += segments[i].n;
+    l.gradient_down = l.elements * sizeof(float);
+    gyre_store_count(round->store, &l);
 }
 
 /* A chunk whose old contents do not match: say which, from its label, which
@@ -68,7 +75,7 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
     return gyre_store_verify(round->store, device, chunk, &wrong, data, error);
 }
 
-static void deliver(gyre_round *round, uint64_t chunk, const float *data)
+static uint64_t deliver(gyre_round *round, uint64_t chunk, const float *data)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
@@ -76,16 +83,16 @@ static void deliver(gyre_round *round, uint64_t chunk, const float *data)
     bool last = false;
     gyre_run run;
 
-    atomic_fetch_add(&round->up_bytes, up);
     atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
     while (gyre_layout_next_run(layout, chunk, &cursor, &run))
         if (layout->tensors[run.tensor].out != NULL)
             last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
-    if (!last)
-        return;
-    pthread_mutex_lock(&round->lock);
-    pthread_cond_broadcast(&round->moved);
-    pthread_mutex_unlock(&round->lock);
+    if (last) {
+        pthread_mutex_lock(&round->lock);
+        pthread_cond_broadcast(&round->moved);
+        pthread_mutex_unlock(&round->lock);
+    }
+    return up;
 }
 
 static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
@@ -122,8 +129,8 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     fresh->hash = job.after;
     gyre_format_label(data + job.vars * job.elements, store->uuid,
                       store->generation, work.chunk, fresh);
-    count_bytes(round, work.chunk, elements, segments, job.segment_count);
-    deliver(round, work.chunk, data);
+    count_bytes(round, work.chunk, elements, segments, job.segment_count,
+                deliver(round, work.chunk, data));
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
     *write = (int)fresh->version;
     return GYRE_OK;
@@ -272,6 +279,7 @@ static void take_norm(gyre_round *round)
         round->q = (float)(1.0 / (round->scale * round->denominator) * k);
     round->report.norm = norm;
     round->report.norm_clipped = norm * k;
+    round->report.norm_compressed = norm * k;
     round->report.clip_coefficient = k;
     round->report.loss_scale = round->scale;
     round->report.round = round->store->now.round + 1;
@@ -401,6 +409,7 @@ static void adopt(gyre_round *round)
 
     store->now.round++;
     store->rounds_since++;
+    round->ledger.rounds = 1;
     scale_after(round);
     if (round->report.skipped)
         return;
@@ -457,7 +466,6 @@ static gyre_status end_round(gyre_round *round, const void *blob,
     if (status != GYRE_OK)
         return fall_back(round, lost, status, error);
     round->report.committed = 1;
-    round->report.commit_bytes = store->commit_bytes;
     return GYRE_OK;
 }
 
@@ -467,11 +475,14 @@ static void fill_report(gyre_round *round, uint64_t begun)
     uint64_t now = gyre_now();
 
     atomic_fetch_add(&round->exposed_ns, now - begun);
-    r->gradient_bytes = atomic_load(&round->down_bytes);
-    r->parameter_bytes = atomic_load(&round->up_bytes);
-    r->read_bytes = atomic_load(&round->useful_bytes);
-    r->write_bytes = r->read_bytes;
-    r->padding_bytes = 2 * atomic_load(&round->padding_bytes);
+    r->ledger = round->ledger;
+    gyre_ledger_sum(&r->ledger);
+    r->gradient_bytes = r->ledger.gradient_down;
+    r->parameter_bytes = r->ledger.parameter_up;
+    r->read_bytes = r->ledger.state_read;
+    r->write_bytes = r->ledger.state_write;
+    r->padding_bytes = r->ledger.padding_read + r->ledger.padding_write;
+    r->commit_bytes = r->ledger.commit_write;
     r->exposed_ns = atomic_load(&round->exposed_ns);
     r->store_ns =
         round->stats.first_ns != 0 ? now - round->stats.first_ns : now - begun;
