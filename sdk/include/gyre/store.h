@@ -205,6 +205,13 @@ typedef struct gyre_store_info {
     const char *variant;
     const char *io; /* engine in use */
     double loss_scale;
+    const char *compressor; /* NULL: none */
+    const char *compressor_version;
+    gyre_residual residual; /* OFF without a compressor */
+    int spill;              /* there is room for gradients on storage */
+    int exact;              /* 0 after rounds with allow_inexact */
+    uint64_t seed;
+    uint64_t written; /* bytes to flash in the store's life, as committed */
 } gyre_store_info;
 
 GYRE_API gyre_status gyre_store_get_info(const gyre_store *store,
@@ -224,6 +231,13 @@ GYRE_API const char *gyre_store_device(const gyre_store *store, size_t index,
                                        uint64_t *bytes);
 /* Name of state slot `slot` of 0..slots-1; NULL past the end. */
 GYRE_API const char *gyre_store_slot(const gyre_store *store, size_t slot);
+
+/* How a variable is stored: slot -1 is the parameter; F32 past the end. */
+GYRE_API gyre_state_codec gyre_store_codec(const gyre_store *store, int slot);
+/* Parameter `index` of the compressor, in the order of the manifest: its name,
+ * NULL past the end. */
+GYRE_API const char *gyre_store_compressor_setting(const gyre_store *store,
+                                                   size_t index, double *value);
 
 /* The blob of the last commit; *bytes 0 and NULL when there is none.  Valid
  * until the next commit or rollback. */

@@ -43,6 +43,7 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     store->context = context;
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
+    store->residual_mode = GYRE_RESIDUAL_OFF;
     store->buffers = options->buffers != 0 ? options->buffers : DEFAULT_BUFFERS;
     store->commit_every =
         options->commit_every != 0 ? options->commit_every : 1;

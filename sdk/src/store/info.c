@@ -72,6 +72,13 @@ gyre_status gyre_store_get_info(const gyre_store *store, gyre_store_info *info,
     full.variant = store->variant;
     full.io = gyre_workers_engine(store);
     full.loss_scale = store->now.scaler.scale;
+    full.compressor = store->compressor;
+    full.compressor_version = store->compressor_version;
+    full.residual = store->residual_mode;
+    full.spill = layout->gradient_grain != 0;
+    full.exact = !store->inexact;
+    full.seed = store->seed;
+    full.written = store->last.written;
     full.size = info->size;
     memcpy(info, &full, size);
     return GYRE_OK;
@@ -125,6 +132,23 @@ const char *gyre_store_device(const gyre_store *store, size_t index,
 const char *gyre_store_slot(const gyre_store *store, size_t slot)
 {
     return slot < store->layout.slots ? store->slot_names[slot] : NULL;
+}
+
+gyre_state_codec gyre_store_codec(const gyre_store *store, int slot)
+{
+    (void)store;
+    (void)slot;
+    return GYRE_STATE_F32;
+}
+
+const char *gyre_store_compressor_setting(const gyre_store *store, size_t index,
+                                          double *value)
+{
+    if (index >= store->compressor_setting_count)
+        return NULL;
+    if (value != NULL)
+        *value = store->compressor_settings[index].value;
+    return store->compressor_settings[index].name;
 }
 
 /* ---- planning --------------------------------------------------------- */

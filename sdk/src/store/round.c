@@ -229,6 +229,8 @@ gyre_status gyre_round_begin(gyre_store *store,
         options = &none;
     if (status == GYRE_OK)
         status = check_numbers(store, options, error);
+    if (status == GYRE_OK)
+        status = gyre_store_check_wear(store, error);
     if (status != GYRE_OK)
         goto restore;
     round = gyre_alloc_zero(store->context, 1, sizeof(*round));

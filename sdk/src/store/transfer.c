@@ -84,7 +84,7 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
     gyre_stream stream = {
         .table = store->current, .process = deliver_chunk, .user = store};
     uint64_t end =
-        which != NULL ? store->layout.train_chunks : store->layout.chunks;
+        which != NULL ? store->layout.train_chunks : store->layout.state_chunks;
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < end; c++)
@@ -290,7 +290,7 @@ gyre_status gyre_store_digest(gyre_store *store, char text[GYRE_DIGEST_TEXT],
     d.leaves = gyre_alloc(store->context, grains + 1, sizeof(uint64_t));
     if (d.leaves == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a digest");
-    status = gyre_workers_each(store, &stream, 0, layout->chunks, error);
+    status = gyre_workers_each(store, &stream, 0, layout->state_chunks, error);
     if (status == GYRE_OK)
         status = fold(layout, d.leaves, text, error);
     gyre_free(store->context, d.leaves, grains + 1, sizeof(uint64_t));
