@@ -88,7 +88,7 @@ gyre_status gyre_store_wear(const gyre_store *store, gyre_wear *wear,
                             gyre_error *error)
 {
     gyre_wear full = {0};
-    gyre_ledger ledger;
+    gyre_ledger ledger = {0};
     gyre_status status;
 
     if (store == NULL || wear == NULL || wear->size == 0)
