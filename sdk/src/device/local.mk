@@ -2,4 +2,5 @@
 device_sources = \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
+	sdk/src/device/feedback.h \
 	sdk/src/device/reduce.c
