@@ -149,7 +149,8 @@ static gyre_status fill_run(const filling *f, uint64_t chunk,
 }
 
 static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
-                              uint8_t *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     filling *f = user;
     gyre_store *store = f->store;
@@ -159,7 +160,7 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     gyre_run run;
 
     (void)device;
-    *write = (int)work.version;
+    result->write = (int)work.version;
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     if (work.version == 1)
         return GYRE_OK;

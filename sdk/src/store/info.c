@@ -190,7 +190,7 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
         l->train_chunks * (sizeof(gyre_entry) + 9) + l->area_bytes +
         l->blob_capacity + tensors * (sizeof(gyre_tensor_state) + 16);
     plan->other_bytes = (uint64_t)l->devices * WORKER_FIXED +
-                        l->chunks * 2 * sizeof(gyre_work) +
+                        l->chunks * 2 * sizeof(gyre_push) +
                         max_runs(l) * l->devices * sizeof(gyre_segment) +
                         tensors * (GYRE_OPT_MAX_SCALARS * 4 + 64 + 96);
     plan->total_bytes = plan->buffer_bytes + plan->gradient_bytes +

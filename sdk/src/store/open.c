@@ -339,13 +339,15 @@ gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
 }
 
 static gyre_status verify_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
 
-    (void)write;
+    (void)result;
     return gyre_store_verify(store, device, work.chunk,
-                             &store->current[work.chunk], data, error);
+                             &store->current[work.chunk],
+                             data, error);
 }
 
 static gyre_status verify_all(gyre_store *store, gyre_error *error)

@@ -73,15 +73,17 @@ uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
 }
 
 static gyre_status deliver_chunk(void *user, uint32_t device, gyre_work work,
-                                 uint8_t *data, int *write, gyre_error *error)
+                                 uint8_t *data, gyre_work_result *result,
+                                 gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
-        gyre_store_deliver(store, work.chunk, data, NULL);
+        gyre_store_deliver(store, work.chunk, data,
+                           NULL);
     return status;
 }
 
@@ -124,13 +126,14 @@ gyre_status gyre_store_pull(gyre_store *store, gyre_error *error)
 /* ---- ranges ----------------------------------------------------------- */
 
 static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
-                              uint8_t *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         memcpy(store->peek, data,
                gyre_layout_chunk_bytes(&store->layout, work.chunk));
@@ -245,7 +248,8 @@ typedef struct digesting {
 } digesting;
 
 static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     digesting *d = user;
     gyre_store *store = d->store;
@@ -258,7 +262,7 @@ static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status != GYRE_OK)
         return status;
     gyre_layout_var(layout, work.chunk, 0, &var);

@@ -74,26 +74,35 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
 
 static uint64_t deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
 {
-    const gyre_layout *layout = &round->store->layout;
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
+
+    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
+    return up;
+}
+
+/* Who waits for a tensor waits for the link too. */
+static void delivered(void *user, uint32_t device, gyre_work work)
+{
+    gyre_round *round = user;
+    const gyre_layout *layout = &round->store->layout;
     size_t cursor = GYRE_RUN_FIRST;
     bool last = false;
     gyre_run run;
 
-    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
-    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+    (void)device;
+    while (gyre_layout_next_run(layout, work.chunk, &cursor, &run))
         if (layout->tensors[run.tensor].out != NULL)
             last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
-    if (last) {
-        pthread_mutex_lock(&round->lock);
-        pthread_cond_broadcast(&round->moved);
-        pthread_mutex_unlock(&round->lock);
-    }
-    return up;
+    if (!last)
+        return;
+    pthread_mutex_lock(&round->lock);
+    pthread_cond_broadcast(&round->moved);
+    pthread_mutex_unlock(&round->lock);
 }
 
 static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_round *round = user;
     gyre_store *store = round->store;
@@ -130,7 +139,7 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     count_bytes(round, work.chunk, segments, job.segment_count,
                 deliver(round, work.chunk, data));
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
-    *write = (int)fresh->version;
+    result->write = (int)fresh->version;
     return GYRE_OK;
 }
 
@@ -151,6 +160,7 @@ void gyre_round_start(gyre_round *round)
 {
     gyre_stream stream = {.table = round->store->current,
                           .process = update_chunk,
+                          .delivered = delivered,
                           .ended = stream_ended,
                           .user = round};
 

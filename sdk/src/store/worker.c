@@ -49,7 +49,7 @@ struct gyre_worker {
     command command;
     gyre_stream stream;
     gyre_io_op op;
-    gyre_work *queue;
+    gyre_push *queue;
     size_t head, tail, capacity;
     bool closed;
     gyre_status status;
@@ -61,7 +61,7 @@ struct gyre_worker {
 
 /* ---- the stream ------------------------------------------------------- */
 
-static bool pop(gyre_worker *w, gyre_work *work, bool *ended)
+static bool pop(gyre_worker *w, gyre_push *work, bool *ended)
 {
     bool got;
 
@@ -114,12 +114,17 @@ static gyre_status submit(gyre_worker *w, buffer *b, gyre_io_kind kind,
 static gyre_status feed(gyre_worker *w, bool *ended, gyre_error *error)
 {
     const gyre_entry *table = w->stream.table;
+    gyre_push next;
     buffer *b;
 
-    while ((b = find(w, FREE)) != NULL && pop(w, &b->work, ended)) {
+    while ((b = find(w, FREE)) != NULL && pop(w, &next, ended)) {
         gyre_status status;
 
-        if (table == NULL) {
+        b->work = (gyre_work){.chunk = next.chunk,
+                              .version = next.version,
+                              .parts = next.parts,
+                              .buffer = (uint32_t)(b - w->buffers)};
+        if ((next.parts & GYRE_PART_STATE) == 0) {
             b->state = READY;
             continue;
         }
@@ -134,18 +139,20 @@ static gyre_status feed(gyre_worker *w, bool *ended, gyre_error *error)
 
 static gyre_status process(gyre_worker *w, buffer *b, gyre_error *error)
 {
-    int write = -1;
+    gyre_work_result result = {.write = -1};
     uint64_t begun = gyre_trace_begin(w->name_process);
     gyre_status status = w->stream.process(w->stream.user, w->index, b->work,
-                                           b->data, &write, error);
+                                           b->data, &result, error);
 
     gyre_trace_end(w->store->context, GYRE_TRACE_COMPUTE, w->name_process,
                    begun, b->work.chunk);
-    if (status != GYRE_OK || write < 0) {
+    if (status == GYRE_OK && w->stream.delivered != NULL)
+        w->stream.delivered(w->stream.user, w->index, b->work);
+    if (status != GYRE_OK || result.write < 0) {
         b->state = FREE;
         return status;
     }
-    status = submit(w, b, GYRE_IO_WRITE, (uint32_t)write, error);
+    status = submit(w, b, GYRE_IO_WRITE, (uint32_t)result.write, error);
     b->state = status == GYRE_OK ? WRITING : FREE;
     return status;
 }
@@ -319,6 +326,8 @@ void gyre_workers_start(gyre_store *store, const gyre_stream *stream)
         gyre_worker *w = store->places[d].worker;
 
         w->stream = *stream;
+        if (stream->table != NULL)
+            w->stream.parts |= GYRE_PART_STATE;
         w->head = w->tail = 0;
         w->closed = false;
         memset(&w->stats, 0, sizeof(w->stats));
@@ -326,14 +335,23 @@ void gyre_workers_start(gyre_store *store, const gyre_stream *stream)
     }
 }
 
-void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version)
+void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
+                             uint32_t version, uint32_t parts)
 {
     gyre_worker *w = store->places[store->layout.places[chunk].device].worker;
 
     pthread_mutex_lock(&w->lock);
-    w->queue[w->tail++] = (gyre_work){chunk, version};
+    w->queue[w->tail++] = (gyre_push){chunk, version, parts};
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
+}
+
+void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version)
+{
+    const gyre_worker *w =
+        store->places[store->layout.places[chunk].device].worker;
+
+    gyre_workers_push_parts(store, chunk, version, w->stream.parts);
 }
 
 void gyre_workers_close(gyre_store *store)
@@ -497,7 +515,7 @@ static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
 
     w->buffers =
         gyre_alloc_zero(store->context, store->buffers, sizeof(buffer));
-    w->queue = gyre_alloc(store->context, w->capacity, sizeof(gyre_work));
+    w->queue = gyre_alloc(store->context, w->capacity, sizeof(gyre_push));
     if (w->buffers == NULL || w->queue == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for buffers");
     w->block = gyre_alloc_aligned(store->context, bytes, block_align(w));
@@ -563,7 +581,7 @@ static void end_worker(gyre_store *store, gyre_worker *w)
         gyre_free_aligned(store->context, w->block,
                           w->buffer_bytes * store->buffers, block_align(w));
     gyre_free(store->context, w->buffers, store->buffers, sizeof(buffer));
-    gyre_free(store->context, w->queue, w->capacity, sizeof(gyre_work));
+    gyre_free(store->context, w->queue, w->capacity, sizeof(gyre_push));
     pthread_cond_destroy(&w->idle);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
