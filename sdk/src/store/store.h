@@ -302,6 +302,7 @@ typedef enum gyre_store_mode {
  */
 typedef struct gyre_residual_memory {
     float *e[2];      /* [train_grains * GYRE_GRAIN]; NULL: none */
+    float *kappa;     /* [tensors]: e counts so many times */
     uint8_t *which;   /* [train_chunks]: 0 or 1, the version in force */
     uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
 } gyre_residual_memory;
@@ -376,6 +377,11 @@ struct gyre_store {
     gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
     size_t gradient_count;
+    bool gradients_mapped; /* by us, not by the allocator */
+    uint8_t *payload;      /* wire blocks kept in memory, by chunk */
+    uint64_t *payload_at;  /* [train_chunks + 1] */
+    uint8_t *wire;         /* [devices][wire_bytes + 8]: of one chunk */
+    size_t wire_bytes;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
     uint8_t *peek;       /* one chunk for gyre_store_read */
