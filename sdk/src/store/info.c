@@ -180,8 +180,9 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
     uint64_t round = store->read_only ? 0 : l->train_grains * (8 + 2);
 
     /* One more is what gyre_store_read keeps. */
-    plan->buffer_bytes = gyre_layout_max_chunk_bytes(l) *
-                         ((uint64_t)store->buffers * l->devices + 1);
+    plan->buffer_bytes =
+        gyre_workers_buffer_bytes(store) * store->buffers * l->devices +
+        gyre_layout_max_chunk_bytes(l);
     plan->gradient_bytes =
         store->read_only ? 0 : l->train_grains * GYRE_GRAIN * 4;
     plan->leaf_bytes = round > digest ? round : digest; /* never both */
@@ -245,6 +246,8 @@ gyre_status gyre_store_make_plan(gyre_context *context,
     if (status != GYRE_OK)
         return status;
     status = gyre_store_prepare(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     if (status == GYRE_OK)
         status = gyre_store_lay_out(store, error);
     if (status == GYRE_OK) {

@@ -201,16 +201,23 @@ uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk)
     return left < layout->chunk_grains ? left : layout->chunk_grains;
 }
 
+static gyre_state_codec codec_of(const gyre_layout *layout, uint64_t chunk,
+                                 uint32_t v)
+{
+    return gyre_layout_is_residual(layout, chunk) ? GYRE_STATE_F32
+                                                  : layout->codecs[v];
+}
+
 void gyre_layout_var(const gyre_layout *layout, uint64_t chunk, uint32_t v,
                      gyre_var *var)
 {
     size_t grains = (size_t)gyre_layout_chunk_grains(layout, chunk);
 
-    var->codec = layout->codecs[v];
+    var->codec = codec_of(layout, chunk, v);
     var->stride = gyre_state_stride(var->codec);
     var->at = 0;
     for (uint32_t i = 0; i < v; i++)
-        var->at += grains * gyre_state_stride(layout->codecs[i]);
+        var->at += grains * gyre_state_stride(codec_of(layout, chunk, i));
 }
 
 uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
@@ -224,27 +231,15 @@ uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
 }
 
 /* Rounded to a page, so that a label can be written alone. */
-static uint64_t data_bytes(const gyre_layout *layout, uint64_t grains,
-                           uint32_t vars)
+uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk)
 {
+    uint64_t grains = gyre_layout_chunk_grains(layout, chunk);
+    uint32_t vars = gyre_layout_vars(layout, chunk);
     uint64_t bytes = 0;
 
     for (uint32_t v = 0; v < vars; v++)
-        bytes += grains * gyre_state_stride(layout->codecs[v]);
+        bytes += grains * gyre_state_stride(codec_of(layout, chunk, v));
     return gyre_round_up(bytes, GYRE_PAGE);
-}
-
-static uint64_t bytes_of(const gyre_layout *layout, uint64_t grains,
-                         uint32_t vars)
-{
-    return gyre_round_up(data_bytes(layout, grains, vars) + GYRE_LABEL,
-                         layout->align);
-}
-
-uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk)
-{
-    return data_bytes(layout, gyre_layout_chunk_grains(layout, chunk),
-                      gyre_layout_vars(layout, chunk));
 }
 
 uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk)
@@ -256,14 +251,14 @@ uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk)
 
     while (gyre_layout_next_run(layout, chunk, &cursor, &run))
         for (uint32_t v = 0; v < vars; v++)
-            bytes += gyre_state_bytes(layout->codecs[v], run.n);
+            bytes += gyre_state_bytes(codec_of(layout, chunk, v), run.n);
     return bytes;
 }
 
 uint64_t gyre_layout_chunk_bytes(const gyre_layout *layout, uint64_t chunk)
 {
-    return bytes_of(layout, gyre_layout_chunk_grains(layout, chunk),
-                    gyre_layout_vars(layout, chunk));
+    return gyre_round_up(gyre_layout_data_bytes(layout, chunk) + GYRE_LABEL,
+                         layout->align);
 }
 
 /* The first chunk of each kind is the largest of its kind. */
@@ -272,7 +267,7 @@ uint64_t gyre_layout_max_chunk_bytes(const gyre_layout *layout)
     uint64_t first[] = {0, layout->train_chunks, layout->state_chunks};
     uint64_t end[] = {layout->train_chunks, layout->state_chunks,
                       layout->chunks};
-    uint64_t most = bytes_of(layout, 0, 1);
+    uint64_t most = layout->align; /* what no chunk at all would need */
 
     for (int k = 0; k < 3; k++)
         if (first[k] < end[k] &&

@@ -3,6 +3,7 @@ store_sources = \
 	sdk/src/store/apply.c \
 	sdk/src/store/build.c \
 	sdk/src/store/commit.c \
+	sdk/src/store/compressor.c \
 	sdk/src/store/create.c \
 	sdk/src/store/export.c \
 	sdk/src/store/format.c \
@@ -15,8 +16,10 @@ store_sources = \
 	sdk/src/store/info.c \
 	sdk/src/store/intake.c \
 	sdk/src/store/journal.c \
+	sdk/src/store/keep.c \
 	sdk/src/store/layout.c \
 	sdk/src/store/ledger.c \
+	sdk/src/store/links.c \
 	sdk/src/store/manifest.c \
 	sdk/src/store/mend.c \
 	sdk/src/store/open.c \
@@ -28,8 +31,10 @@ store_sources = \
 	sdk/src/store/safetensors.c \
 	sdk/src/store/safetensors.h \
 	sdk/src/store/store.h \
+	sdk/src/store/stream.c \
 	sdk/src/store/survey.c \
 	sdk/src/store/transfer.c \
 	sdk/src/store/update.c \
-	sdk/src/store/worker.c
+	sdk/src/store/worker.c \
+	sdk/src/store/worker.h
 gyre_include_HEADERS += sdk/include/gyre/store.h sdk/include/gyre/gyre.h

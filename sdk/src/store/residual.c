@@ -169,21 +169,42 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
 
 /* ---- adopting --------------------------------------------------------- */
 
+static void flip(gyre_round *round, uint8_t unsaved)
+{
+    gyre_residual_memory *r = &round->store->residual;
+
+    for (uint64_t c = 0; c < round->store->layout.train_chunks; c++) {
+        if ((atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_FED) == 0)
+            continue;
+        r->which[c] = 1 - r->which[c];
+        r->unsaved[c] = unsaved;
+    }
+}
+
 void gyre_round_adopt_residual(gyre_round *round)
 {
     gyre_store *store = round->store;
     gyre_residual_memory *r = &store->residual;
     float kappa = round->late ? (float)round->report.clip_coefficient : 1;
 
-    if (r->which == NULL)
+    if (r->kappa == NULL)
         return;
-    for (uint64_t c = 0; c < store->layout.train_chunks; c++) {
-        if ((atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_FED) == 0)
-            continue;
-        r->which[c] = 1 - r->which[c];
-        r->unsaved[c] = 1;
-    }
+    round->adopted = true;
+    memcpy(round->kappa_before, r->kappa,
+           store->layout.tensor_count * sizeof(float));
+    flip(round, 1);
     for (size_t i = 0; i < store->layout.tensor_count; i++)
         if (!round->skip[i])
             r->kappa[i] = kappa;
+}
+
+void gyre_round_unadopt_residual(gyre_round *round)
+{
+    gyre_store *store = round->store;
+
+    if (!round->adopted)
+        return;
+    flip(round, 0);
+    memcpy(store->residual.kappa, round->kappa_before,
+           store->layout.tensor_count * sizeof(float));
 }

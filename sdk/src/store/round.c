@@ -186,6 +186,8 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
         round->taken = gyre_alloc_zero(context, chunks, sizeof(gyre_taken));
     if (store->codec != NULL)
         round->kept_leaves = gyre_alloc_zero(context, grains, sizeof(double));
+    if (store->residual.kappa != NULL)
+        round->kappa_before = gyre_alloc(context, tensors, sizeof(float));
     if (gyre_round_decided_bytes(round) > 0)
         round->decided =
             gyre_alloc_zero(context, gyre_round_decided_bytes(round), 1);
@@ -196,6 +198,7 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
         round->fresh == NULL ||
         (round->way != GYRE_WAY_HELD && round->taken == NULL) ||
         (store->codec != NULL && round->kept_leaves == NULL) ||
+        (store->residual.kappa != NULL && round->kappa_before == NULL) ||
         (gyre_round_decided_bytes(round) > 0 && round->decided == NULL))
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
     count_chunks(round);
@@ -231,6 +234,7 @@ void gyre_round_discard(gyre_round *round)
     gyre_free(context, round->fresh, chunks, sizeof(gyre_entry));
     gyre_free(context, round->taken, chunks, sizeof(gyre_taken));
     gyre_free(context, round->kept_leaves, grains, sizeof(double));
+    gyre_free(context, round->kappa_before, tensors, sizeof(float));
     gyre_free(context, round->decided, gyre_round_decided_bytes(round), 1);
     gyre_free(context, round->segments, (round->max_runs + 1) * layout->devices,
               sizeof(gyre_segment));

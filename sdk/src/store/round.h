@@ -110,6 +110,8 @@ struct gyre_round {
     gyre_taken *taken;   /* [train_chunks], with an intake */
     double *kept_leaves; /* [train_grains], with a compressor: of D(c) */
     void *decided;       /* of a compressor with a barrier */
+    float *kappa_before; /* [tensors], with a residual */
+    bool adopted;        /* the residual is */
     pthread_cond_t taken_some;
     _Atomic uint64_t waiting; /* chunks pushed to the intake, not yet taken */
     _Atomic size_t overflown; /* 1 + a tensor whose G q + kappa e did */
@@ -194,5 +196,7 @@ gyre_status gyre_round_tell_overflow(const gyre_round *round,
                                      gyre_error *error);
 /* The round succeeded: its residuals become those in force. */
 void gyre_round_adopt_residual(gyre_round *round);
+/* ... after all not: what the round read is still there, and was saved. */
+void gyre_round_unadopt_residual(gyre_round *round);
 
 #endif

@@ -225,7 +225,7 @@ typedef struct gyre_record {
     uint32_t salvaged;
     gyre_scaler scaler;
     uint64_t written; /* to flash in the store's life, this record included */
-    float kappa;      /* of the residual: STORE.md 2, clip late; else 1 */
+    uint32_t inexact; /* some round divided or took roots inexactly */
     uint32_t pad;
 } gyre_record;
 
@@ -277,6 +277,7 @@ const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
 /* ---- the store -------------------------------------------------------- */
 
 typedef struct gyre_worker gyre_worker;
+typedef struct gyre_link gyre_link; /* worker.h */
 
 typedef struct gyre_place {
     char *path; /* as in the manifest: "." is the store's own
@@ -302,9 +303,10 @@ typedef enum gyre_store_mode {
  */
 typedef struct gyre_residual_memory {
     float *e[2];      /* [train_grains * GYRE_GRAIN]; NULL: none */
-    float *kappa;     /* [tensors]: e counts so many times */
     uint8_t *which;   /* [train_chunks]: 0 or 1, the version in force */
     uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
+    float *kappa;     /* [tensors]: clip late, of the tensor's last round; what
+                         the next one takes is kappa e */
 } gyre_residual_memory;
 
 struct gyre_store {
@@ -335,8 +337,8 @@ struct gyre_store {
     size_t compressor_setting_count;
     gyre_codec *codec; /* NULL: no compressor, or read-only and no plugin */
     gyre_residual residual_mode; /* OFF without a compressor */
-    uint64_t seed;
-    bool inexact; /* some round ran where division and root are not exact */
+    uint64_t seed;               /* of stochastic rounding */
+    bool inexact; /* as in the manifest; now.inexact and this are told as one */
 
     /* options */
     gyre_placement placement;
@@ -373,6 +375,7 @@ struct gyre_store {
      * round's flash bytes are a difference of it. */
     _Atomic uint64_t flash;
 
+    gyre_link *link; /* NULL: the link is as it is */
     gyre_round *round;
     gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
@@ -427,6 +430,9 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                                gyre_error *error);
 /* Write DIR/manifest.json by rename: the flip of create and reshard. */
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
+/* A device that is not exact will run rounds: say so in DIR/manifest.json, and
+ * with each commit from now on.  Nothing when it is said already. */
+gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error);
 /* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error);
@@ -440,6 +446,25 @@ gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error);
 gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
                                 size_t bytes, const char *from,
                                 gyre_error *error);
+
+/* ---- what computes (links.c): options.compute and options.link_rate ---- */
+
+typedef struct gyre_compute {
+    const char *device; /* for gyre_device_open; lies in the text parsed */
+    double read_rate;   /* bytes per second; 0: as it is */
+    double write_rate;
+} gyre_compute;
+
+/* "cpu", "opencl[:N]", "cuda[:N]", "emulated:read=RATE,write=RATE". */
+gyre_status gyre_compute_parse(const char *text, gyre_compute *out,
+                               gyre_error *error);
+/* Are compute, link_rate and placement well formed? */
+gyre_status gyre_compute_check(const gyre_store_options *options,
+                               gyre_error *error);
+/* places[].compute, once the devices are known; options may be NULL. */
+gyre_status gyre_compute_take(gyre_store *store,
+                              const gyre_store_options *options,
+                              gyre_error *error);
 
 /* ---- workers (worker.c, stream.c, links.c) ---------------------------- */
 
@@ -474,8 +499,9 @@ typedef struct gyre_push {
 
 typedef struct gyre_work {
     uint64_t chunk;
-    uint32_t version;  /* as pushed; not used for reading */
-    uint32_t parts;    /* that were read */
+    uint32_t version;        /* as pushed; not used for reading */
+    uint32_t parts;          /* that were read */
+    uint64_t gradient_bytes; /* read of the gradient region */
     uint32_t buffer;   /* which of the device's buffers holds it: for scratch
                           that must last from process to finish */
     uint32_t lane;     /* of the device, its own from process to finish */
@@ -530,7 +556,11 @@ typedef struct gyre_worker_stats {
 
 gyre_status gyre_workers_create(gyre_store *store, gyre_error *error);
 void gyre_workers_destroy(gyre_store *store);
-/* Start a stream on every device; room for `capacity` pushes each. */
+/* Bytes of one chunk buffer: for the dry run. */
+uint64_t gyre_workers_buffer_bytes(const gyre_store *store);
+/* What updates the chunks of a device; NULL in a store that is read-only. */
+gyre_device *gyre_workers_device(const gyre_store *store, uint32_t device);
+/* Start a stream on every device.  Of one chunk at most two pushes may wait. */
 void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
@@ -560,19 +590,35 @@ const char *gyre_workers_engine(const gyre_store *store);
 
 /* ---- the residual (residual.c, keep.c) -------------------------------- */
 
-/* Memory for store->residual, zeros.  Both do nothing when the store keeps no
- * residual. */
+/* Memory for store->residual, zeros; nothing when the store keeps none, or is
+ * read-only. */
 gyre_status gyre_residual_allocate(gyre_store *store, gyre_error *error);
 void gyre_residual_free(gyre_store *store);
 /* Write the chunks that are unsaved into their other slots and their entries
- * into `current`: the first part of every commit.  `unsaved` is cleared by the
- * commit alone.  Only of a committed residual. */
+ * into `current`: the first part of every commit.  Only of a committed
+ * residual. */
 gyre_status gyre_residual_save(gyre_store *store, gyre_error *error);
-/* After an open or a rollback: committed ones are read and verified (only those
- * that are unsaved when `changed`), volatile ones become zero (told to the log
- * when there was something). */
-gyre_status gyre_residual_load(gyre_store *store, bool changed,
-                               gyre_error *error);
+/* ... and the last part: nothing is unsaved any more. */
+void gyre_residual_saved(gyre_store *store);
+/* After an open, or a rollback over several rounds: committed ones are read as
+ * `current` has them and verified, volatile ones become zero (told to the log
+ * when there was something).  kappa is 1 then. */
+gyre_status gyre_residual_load(gyre_store *store, gyre_error *error);
+
+/* ---- the compressor (compressor.c) ------------------------------------ */
+
+/* From spec: the codec, the residual's mode, and what the layout needs. */
+gyre_status gyre_store_take_compressor(gyre_store *store,
+                                       const gyre_store_spec *spec,
+                                       gyre_error *error);
+gyre_status gyre_store_inherit_compressor(gyre_store *to,
+                                          const gyre_store *from,
+                                          gyre_error *error);
+void gyre_store_free_compressor(gyre_store *store);
+/* Find what the manifest names.  Read-only, a plugin that is not there is no
+ * error.  LAYOUT when it is another format. */
+gyre_status gyre_store_attach_compressor(gyre_store *store, gyre_error *error);
+bool gyre_residual_parse(const char *name, gyre_residual *out);
 
 /* ---- between files ---------------------------------------------------- */
 
@@ -584,6 +630,9 @@ typedef struct gyre_source {
     gyre_status (*fill)(void *user, size_t tensor, uint64_t first, size_t n,
                         uint32_t vars, float *out, size_t stride,
                         gyre_error *error);
+    /* The same of the residual; NULL: zeros. */
+    gyre_status (*residual)(void *user, size_t tensor, uint64_t first, size_t n,
+                            float *out, gyre_error *error);
     /* Called by the builder's thread while the workers fill: returns when
      * `ended` has come for every device (or sooner).  Both may be NULL. */
     void (*watch)(void *user);
@@ -668,6 +717,11 @@ void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
                               const uint8_t *data, gyre_error *error);
+/* Elements of the committed residual of a trainable tensor, all in one chunk
+ * (transfer.c). */
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error);
 /* Read and verify one chunk into store->peek, kept for the next call
  * (transfer.c). */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,

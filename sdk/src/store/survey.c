@@ -44,8 +44,7 @@ static gyre_status see_chunk(void *user, uint32_t device, gyre_work work,
     (void)device;
     (void)result;
     (void)error;
-    s->health[work.chunk] = health_of(s->fsck->store, work.chunk,
-                                      data);
+    s->health[work.chunk] = health_of(s->fsck->store, work.chunk, data);
     return GYRE_OK;
 }
 

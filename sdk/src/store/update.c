@@ -321,7 +321,15 @@ static gyre_status fall_back(gyre_round *round, bool lost, gyre_status cause,
                                 store->path);
     }
     gyre_store_rewind(store);
+    if (!lost)
+        gyre_round_unadopt_residual(round);
     status = gyre_store_tell_back(store, lost, cause, error);
+    if (lost && store->mode == GYRE_STORE_READY &&
+        gyre_residual_load(store, &why) != GYRE_OK) {
+        store->mode = GYRE_STORE_BROKEN;
+        gyre_fail_prefix(error, status,
+                         "the residual could not be restored (%s)", why.text);
+    }
     if (give_back(round, lost, &why) != GYRE_OK) {
         store->mode = GYRE_STORE_BROKEN;
         gyre_fail_prefix(error, status,
