@@ -238,6 +238,9 @@ GYRE_API gyre_state_codec gyre_store_codec(const gyre_store *store, int slot);
  * thread. */
 GYRE_API const char *gyre_state_codec_name(gyre_state_codec codec);
 
+/* "committed", "volatile", "off"; NULL for a number that is none.  Any
+ * thread. */
+GYRE_API const char *gyre_residual_name(gyre_residual residual);
 /* Parameter `index` of the compressor, in the order of the manifest: its name,
  * NULL past the end. */
 GYRE_API const char *gyre_store_compressor_setting(const gyre_store *store,

@@ -2,6 +2,7 @@
 store_sources = \
 	sdk/src/store/build.c \
 	sdk/src/store/commit.c \
+	sdk/src/store/compressor.c \
 	sdk/src/store/create.c \
 	sdk/src/store/export.c \
 	sdk/src/store/format.c \
@@ -13,6 +14,7 @@ store_sources = \
 	sdk/src/store/gradient.c \
 	sdk/src/store/info.c \
 	sdk/src/store/journal.c \
+	sdk/src/store/keep.c \
 	sdk/src/store/layout.c \
 	sdk/src/store/links.c \
 	sdk/src/store/manifest.c \

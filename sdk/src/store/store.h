@@ -225,7 +225,7 @@ typedef struct gyre_record {
     uint32_t salvaged;
     gyre_scaler scaler;
     uint64_t written; /* to flash in the store's life, this record included */
-    float kappa;      /* of the residual: STORE.md 2, clip late; else 1 */
+    uint32_t inexact; /* some round divided or took roots inexactly */
     uint32_t pad;
 } gyre_record;
 
@@ -305,6 +305,8 @@ typedef struct gyre_residual_memory {
     float *e[2];      /* [train_grains * GYRE_GRAIN]; NULL: none */
     uint8_t *which;   /* [train_chunks]: 0 or 1, the version in force */
     uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
+    float *kappa;     /* [tensors]: clip late, of the tensor's last round; what
+                         the next one takes is kappa e */
 } gyre_residual_memory;
 
 struct gyre_store {
@@ -336,7 +338,7 @@ struct gyre_store {
     gyre_codec *codec; /* NULL: no compressor, or read-only and no plugin */
     gyre_residual residual_mode; /* OFF without a compressor */
     uint64_t seed;               /* of stochastic rounding */
-    bool inexact; /* some round ran where division and root are not exact */
+    bool inexact; /* as in the manifest; now.inexact and this are told as one */
 
     /* options */
     gyre_placement placement;
@@ -423,6 +425,9 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                                gyre_error *error);
 /* Write DIR/manifest.json by rename: the flip of create and reshard. */
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
+/* A device that is not exact will run rounds: say so in DIR/manifest.json, and
+ * with each commit from now on.  Nothing when it is said already. */
+gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error);
 /* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error);
@@ -580,19 +585,35 @@ const char *gyre_workers_engine(const gyre_store *store);
 
 /* ---- the residual (residual.c, keep.c) -------------------------------- */
 
-/* Memory for store->residual, zeros.  Both do nothing when the store keeps no
- * residual. */
+/* Memory for store->residual, zeros; nothing when the store keeps none, or is
+ * read-only. */
 gyre_status gyre_residual_allocate(gyre_store *store, gyre_error *error);
 void gyre_residual_free(gyre_store *store);
 /* Write the chunks that are unsaved into their other slots and their entries
- * into `current`: the first part of every commit.  `unsaved` is cleared by the
- * commit alone.  Only of a committed residual. */
+ * into `current`: the first part of every commit.  Only of a committed
+ * residual. */
 gyre_status gyre_residual_save(gyre_store *store, gyre_error *error);
-/* After an open or a rollback: committed ones are read and verified (only those
- * that are unsaved when `changed`), volatile ones become zero (told to the log
- * when there was something). */
-gyre_status gyre_residual_load(gyre_store *store, bool changed,
-                               gyre_error *error);
+/* ... and the last part: nothing is unsaved any more. */
+void gyre_residual_saved(gyre_store *store);
+/* After an open, or a rollback over several rounds: committed ones are read as
+ * `current` has them and verified, volatile ones become zero (told to the log
+ * when there was something).  kappa is 1 then. */
+gyre_status gyre_residual_load(gyre_store *store, gyre_error *error);
+
+/* ---- the compressor (compressor.c) ------------------------------------ */
+
+/* From spec: the codec, the residual's mode, and what the layout needs. */
+gyre_status gyre_store_take_compressor(gyre_store *store,
+                                       const gyre_store_spec *spec,
+                                       gyre_error *error);
+gyre_status gyre_store_inherit_compressor(gyre_store *to,
+                                          const gyre_store *from,
+                                          gyre_error *error);
+void gyre_store_free_compressor(gyre_store *store);
+/* Find what the manifest names.  Read-only, a plugin that is not there is no
+ * error.  LAYOUT when it is another format. */
+gyre_status gyre_store_attach_compressor(gyre_store *store, gyre_error *error);
+bool gyre_residual_parse(const char *name, gyre_residual *out);
 
 /* ---- between files ---------------------------------------------------- */
 
@@ -604,6 +625,9 @@ typedef struct gyre_source {
     gyre_status (*fill)(void *user, size_t tensor, uint64_t first, size_t n,
                         uint32_t vars, float *out, size_t stride,
                         gyre_error *error);
+    /* The same of the residual; NULL: zeros. */
+    gyre_status (*residual)(void *user, size_t tensor, uint64_t first, size_t n,
+                            float *out, gyre_error *error);
     /* Called by the builder's thread while the workers fill: returns when
      * `ended` has come for every device (or sooner).  Both may be NULL. */
     void (*watch)(void *user);
@@ -688,6 +712,11 @@ void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
                               const uint8_t *data, gyre_error *error);
+/* Elements of the committed residual of a trainable tensor, all in one chunk
+ * (transfer.c). */
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error);
 /* Read and verify one chunk into store->peek, kept for the next call
  * (transfer.c). */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
