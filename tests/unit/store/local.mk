@@ -10,12 +10,14 @@ store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 check_PROGRAMS += \
 	tests/unit/store/test_commit \
 	tests/unit/store/test_early \
+	tests/unit/store/test_emulated \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
 	tests/unit/store/test_independence \
 	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \
 	tests/unit/store/test_lifetime \
+	tests/unit/store/test_links \
 	tests/unit/store/test_mend \
 	tests/unit/store/test_micro \
 	tests/unit/store/test_open \
@@ -32,10 +34,12 @@ slow_tests += tests/unit/store/test_safetensors
 
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
+tests_unit_store_test_emulated_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
 tests_unit_store_test_inplace_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
 tests_unit_store_test_lifetime_LDADD = $(store_LDADD)
+tests_unit_store_test_links_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_open_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
