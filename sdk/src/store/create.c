@@ -2,7 +2,7 @@
 /* Making a store: files, first contents, first record. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
 #include <math.h>
@@ -130,9 +130,9 @@ void gyre_store_free(gyre_store *store)
     gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
     gyre_place_unlock(store);
     gyre_opt_destroy(store->opt);
+    gyre_store_free_gradients(store);
     gyre_store_free_compressor(store);
     gyre_residual_free(store);
-    gyre_free(context, store->gradients, store->gradient_count, sizeof(float));
     if (store->peek != NULL)
         gyre_free_aligned(context, store->peek,
                           gyre_layout_max_chunk_bytes(layout), layout->align);

@@ -369,7 +369,7 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
+    gyre_ledger ledger;    /* all rounds since open; the sums not filled */
     /* All bytes written to devices in the store's life: what the records say,
      * and what the workers have written since.  No rollback takes it back; a
      * round's flash bytes are a difference of it. */
@@ -380,6 +380,11 @@ struct gyre_store {
     gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
     size_t gradient_count;
+    bool gradients_mapped; /* by us, not by the allocator */
+    uint8_t *payload;      /* wire blocks kept in memory, by chunk */
+    uint64_t *payload_at;  /* [train_chunks + 1] */
+    uint8_t *wire;         /* [devices][wire_bytes + 8]: of one chunk */
+    size_t wire_bytes;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
     uint8_t *peek;       /* one chunk for gyre_store_read */
@@ -736,7 +741,16 @@ gyre_status gyre_store_attach(gyre_store *store,
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
-/* Free what is left of an open round (close, errors). */
+/* Add the parts of a ledger, and fill its sums (ledger.c). */
+void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more);
+void gyre_ledger_sum(gyre_ledger *ledger);
+/* Count for the open round, or for the store when none is.  Any thread while a
+ * round is open. */
+void gyre_store_count(gyre_store *store, const gyre_ledger *more);
+/* WORN when the budget is spent. */
+gyre_status gyre_store_check_wear(const gyre_store *store, gyre_error *error);
+/* Free what is left of an open round (close, errors); what it moved is added
+ * to the store's ledger. */
 void gyre_round_discard(gyre_round *round);
 
 #endif
