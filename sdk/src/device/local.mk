@@ -2,5 +2,6 @@
 device_sources = \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
+	sdk/src/device/feedback.c \
 	sdk/src/device/feedback.h \
 	sdk/src/device/reduce.c
