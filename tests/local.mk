@@ -31,6 +31,7 @@ include tests/unit/store/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
+include tests/unit/profiler/local.mk
 endif
 include tests/fuzz/local.mk
 
