@@ -12,6 +12,8 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_store.h \
 	profiler/bench_update.c \
 	profiler/cmd_bench.c \
+	profiler/fio.c \
+	profiler/fio.h \
 	profiler/near_model.c \
 	profiler/near_model.h \
 	profiler/stream.c \
