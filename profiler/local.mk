@@ -22,3 +22,5 @@ sdk_cli_gyre_SOURCES += \
 	profiler/svg.h \
 	profiler/team.c \
 	profiler/team.h
+
+dist_man_MANS += sdk/man/gyre-bench.1
