@@ -12,6 +12,7 @@
 
 cli_tests += \
 	tests/cli/bench.test \
+	tests/cli/bench_near.test \
 	tests/cli/gpt.test \
 	tests/cli/same.test \
 	tests/cli/gyre.test \
@@ -31,6 +32,7 @@ include tests/unit/store/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
+include tests/unit/profiler/local.mk
 endif
 include tests/fuzz/local.mk
 
