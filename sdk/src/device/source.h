@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One program text for a device that builds its own: the optimizer's kernel,
+ * the state codecs, and the gradient's decoder, in OpenCL C or CUDA C.
+ *
+ * Kernel `gyre_update(state, input, grains)`: one work-group of
+ * GYRE_SOURCE_GROUP work-items per grain.  state holds the variables as in
+ * device.h; input begins with a record per grain (device/pack.h).
+ *
+ * Bits: contraction is off by a pragma at file scope (OpenCL) or a flag (CUDA);
+ * everything else is gy_fma, gy_sqrt and plain f32 operations.
+ */
+#ifndef GYRE_SRC_DEVICE_SOURCE_H
+#define GYRE_SRC_DEVICE_SOURCE_H
+
+#include "device/device.h"
+
+enum { GYRE_SOURCE_GROUP = 256 };
+
+/* The grain's record: words of 32 bits, little-endian. */
+enum {
+    GYRE_RECORD_N,        /* elements that have a gradient; 0: leave alone */
+    GYRE_RECORD_SCALARS,  /* where they begin in input, in words */
+    GYRE_RECORD_GRADIENT, /* where it begins in input, in words */
+    GYRE_RECORD_BYTES,    /* of the payload; 0: raw f32 */
+    GYRE_RECORD_INDEX,    /* of its first element in the tensor, low, high */
+    GYRE_RECORD_INDEX_HIGH,
+    GYRE_RECORD_Q, /* bits of the f32 that scales the gradient */
+    GYRE_RECORD_KEY,
+    GYRE_RECORD_KEY_HIGH,
+    GYRE_RECORD_WORDS = 12
+};
+
+/* `language` as in gyre_driver; the text is freed with gyre_free_text.
+ * Errors: NO_MEMORY, UNSUPPORTED (a codec without portable text). */
+gyre_status gyre_source_make(gyre_context *context, const char *language,
+                             const gyre_device_spec *spec, char **out,
+                             gyre_error *error);
+
+/* A text that grows; `failed` when memory ran out. */
+typedef struct gyre_text {
+    gyre_context *context;
+    char *at;
+    size_t length, room;
+    bool failed;
+} gyre_text;
+void gyre_text_add(gyre_text *text, const char *format, ...) GYRE_PRINTF(2, 3);
+void gyre_text_free(gyre_text *text);
+
+/* source_state.c: the functions of every state codec, and the statements that
+ * the kernel wants of variable v. */
+extern const char gyre_source_state[];
+void gyre_source_load(gyre_text *text, gyre_state_codec codec, size_t v,
+                      const char *name);
+void gyre_source_store(gyre_text *text, gyre_state_codec codec, size_t v,
+                       const char *name);
+
+#endif
