@@ -224,6 +224,12 @@ GYRE_API const char *gyre_store_device(const gyre_store *store, size_t index,
                                        uint64_t *bytes);
 /* Name of state slot `slot` of 0..slots-1; NULL past the end. */
 GYRE_API const char *gyre_store_slot(const gyre_store *store, size_t slot);
+/* How a state slot lies on storage, or with slot -1 the parameter; F32 past
+ * the end. */
+GYRE_API gyre_state_codec gyre_store_codec(const gyre_store *store, int slot);
+/* "f32", "bf16", "bf16-stochastic", "q8"; NULL for a number that is none.  Any
+ * thread. */
+GYRE_API const char *gyre_state_codec_name(gyre_state_codec codec);
 
 /* The blob of the last commit; *bytes 0 and NULL when there is none.  Valid
  * until the next commit or rollback. */

@@ -4,4 +4,9 @@ device_sources = \
 	sdk/src/device/device.h \
 	sdk/src/device/module.h \
 	sdk/src/device/open.c \
-	sdk/src/device/reduce.c
+	sdk/src/device/reduce.c \
+	sdk/src/device/source.c \
+	sdk/src/device/source.h \
+	sdk/src/device/source_state.c \
+	sdk/src/device/state.c \
+	sdk/src/device/state.h

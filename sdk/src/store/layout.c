@@ -185,11 +185,63 @@ uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk)
     return left < layout->chunk_grains ? left : layout->chunk_grains;
 }
 
-static uint64_t bytes_of(const gyre_layout *layout, uint64_t grains,
-                         uint64_t vars)
+void gyre_layout_var(const gyre_layout *layout, uint64_t chunk, uint32_t v,
+                     gyre_var *var)
 {
-    return gyre_round_up(
-        grains * GYRE_GRAIN * sizeof(float) * vars + GYRE_LABEL, layout->align);
+    size_t grains = (size_t)gyre_layout_chunk_grains(layout, chunk);
+
+    var->codec = layout->codecs[v];
+    var->stride = gyre_state_stride(var->codec);
+    var->at = 0;
+    for (uint32_t i = 0; i < v; i++)
+        var->at += grains * gyre_state_stride(layout->codecs[i]);
+}
+
+uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
+                              gyre_var vars[GYRE_STORE_VARS])
+{
+    uint32_t n = gyre_layout_vars(layout, chunk);
+
+    for (uint32_t v = 0; v < n; v++)
+        gyre_layout_var(layout, chunk, v, &vars[v]);
+    return n;
+}
+
+/* Rounded to a page, so that a label can be written alone. */
+static uint64_t data_bytes(const gyre_layout *layout, uint64_t grains,
+                           uint32_t vars)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t v = 0; v < vars; v++)
+        bytes += grains * gyre_state_stride(layout->codecs[v]);
+    return gyre_round_up(bytes, GYRE_PAGE);
+}
+
+static uint64_t bytes_of(const gyre_layout *layout, uint64_t grains,
+                         uint32_t vars)
+{
+    return gyre_round_up(data_bytes(layout, grains, vars) + GYRE_LABEL,
+                         layout->align);
+}
+
+uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk)
+{
+    return data_bytes(layout, gyre_layout_chunk_grains(layout, chunk),
+                      gyre_layout_vars(layout, chunk));
+}
+
+uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk)
+{
+    uint32_t vars = gyre_layout_vars(layout, chunk);
+    size_t cursor = GYRE_RUN_FIRST;
+    uint64_t bytes = 0;
+    gyre_run run;
+
+    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+        for (uint32_t v = 0; v < vars; v++)
+            bytes += gyre_state_bytes(layout->codecs[v], run.n);
+    return bytes;
 }
 
 uint64_t gyre_layout_chunk_bytes(const gyre_layout *layout, uint64_t chunk)

@@ -21,6 +21,9 @@
  *
  *     var 0 (parameter) | var 1 | ... | label 4096 | padding to alignment
  *
+ * Each variable lies there as its codec has it, grain by grain
+ * (device/state.h); the label starts on a page, after zeros if need be.
+ *
  * The label repeats whose chunk this is, so that fsck can tell a stale, a
  * foreign and a damaged one apart; what is true is decided by the entries of
  * the newest record alone.
@@ -89,9 +92,10 @@ typedef struct gyre_layout {
     uint64_t chunk_grains; /* G */
     uint64_t train_chunks;
     uint64_t chunks;
-    uint32_t slots;    /* state slots */
-    uint32_t versions; /* 2, or 1 in place */
-    uint32_t align;    /* of every offset and size on disk */
+    uint32_t slots;                           /* state slots */
+    gyre_state_codec codecs[GYRE_STORE_VARS]; /* parameter, slots */
+    uint32_t versions;                        /* 2, or 1 in place */
+    uint32_t align; /* of every offset and size on disk */
     uint32_t devices;
     double *weights;          /* [devices] */
     gyre_chunk_place *places; /* [chunks] */
@@ -123,6 +127,15 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
 void gyre_layout_free(gyre_context *context, gyre_layout *layout);
 
 uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk);
+/* Where a variable of a chunk lies, and all of them; returns how many. */
+void gyre_layout_var(const gyre_layout *layout, uint64_t chunk, uint32_t v,
+                     gyre_var *var);
+uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
+                              gyre_var vars[GYRE_STORE_VARS]);
+/* Bytes of its variables, up to the label. */
+uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk);
+/* Of these, what holds elements of tensors: no padding. */
+uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk);
 uint32_t gyre_layout_versions(const gyre_layout *layout, uint64_t chunk);
 uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk);
 uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk);
@@ -212,12 +225,11 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
                                   const gyre_entry **entries,
                                   const uint64_t **steps, const void **blob,
                                   gyre_error *error);
-/* What a chunk in memory is, when it is not what `entry` says: one word of
+/* What a chunk is by its label, when it is not what `entry` says: one word of
  * gyre_fsck_problem.what, and a sentence. */
 const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
                                  uint64_t chunk, const gyre_entry *entry,
-                                 const float *data, size_t vars,
-                                 size_t elements, char *text, size_t bytes);
+                                 const void *label, char *text, size_t bytes);
 
 /* ---- the store -------------------------------------------------------- */
 
@@ -260,6 +272,8 @@ struct gyre_store {
     size_t setting_count;
     gyre_opt *opt; /* NULL when read-only */
 
+    uint64_t seed; /* of stochastic rounding */
+
     uint32_t buffers;
     uint32_t commit_every;
     bool fast, read_only, check_reads, fell_back;
@@ -291,7 +305,7 @@ struct gyre_store {
     size_t gradient_count;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
-    float *peek;         /* one chunk for gyre_store_read */
+    uint8_t *peek;       /* one chunk for gyre_store_read */
     uint64_t peek_chunk; /* which, or UINT64_MAX */
 };
 
@@ -371,7 +385,7 @@ typedef struct gyre_stream {
     /* data: the chunk; *write: version to write or -1 (the default).  Runs in
      * the worker's thread. */
     gyre_status (*process)(void *user, uint32_t device, gyre_work work,
-                           float *data, int *write, gyre_error *error);
+                           uint8_t *data, int *write, gyre_error *error);
     /* The stream ended on this device; may be NULL. */
     void (*ended)(void *user, uint32_t device, gyre_status status);
     void *user;
@@ -495,10 +509,16 @@ void gyre_store_rewind(gyre_store *store);
 gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
                              gyre_error *error);
 
+/* Checksum of a chunk in memory as of `step`. */
+uint64_t gyre_store_hash(const gyre_store *store, uint64_t chunk,
+                         const uint8_t *data, uint64_t step);
+/* Give it its label. */
+void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
+                      const gyre_entry *entry);
 /* Verify chunk in memory against entry; CORRUPT with device, chunk, range. */
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
-                              const float *data, gyre_error *error);
+                              const uint8_t *data, gyre_error *error);
 /* Read and verify one chunk into store->peek, kept for the next call
  * (transfer.c). */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
@@ -506,7 +526,7 @@ gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
 /* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
  * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
-                            const float *data, const bool *skip);
+                            const uint8_t *data, const bool *skip);
 /* Deliver again, from current, the chunks whose byte in `which` is not 0
  * (NULL: all).  Only chunks of trainable tensors have a byte. */
 gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,

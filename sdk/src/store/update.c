@@ -17,7 +17,7 @@ static const double scale_ceiling = 0x1p40;
 /* ---- one chunk, in its worker ----------------------------------------- */
 
 static size_t make_segments(const gyre_round *round, uint64_t chunk,
-                            gyre_segment *segments, uint64_t *elements)
+                            gyre_segment *segments)
 {
     const gyre_store *store = round->store;
     const float *g =
@@ -26,7 +26,6 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
     size_t cursor = GYRE_RUN_FIRST, n = 0;
     gyre_run run;
 
-    *elements = 0;
     while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
         segments[n++] = (gyre_segment){
             .at = run.at,
@@ -35,17 +34,15 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
             .g = round->skip[run.tensor] ? NULL : g + run.at,
             .scalars = round->scalars + run.tensor * GYRE_OPT_MAX_SCALARS,
         };
-        *elements += run.n;
     }
     return n;
 }
 
-static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
+static void count_bytes(gyre_round *round, uint64_t chunk,
                         const gyre_segment *segments, size_t n)
 {
     const gyre_layout *layout = &round->store->layout;
-    uint64_t useful =
-        elements * gyre_layout_vars(layout, chunk) * sizeof(float);
+    uint64_t useful = gyre_layout_useful_bytes(layout, chunk);
     uint64_t down = 0;
 
     for (size_t i = 0; i < n; i++)
@@ -60,7 +57,7 @@ static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
 /* A chunk whose old contents do not match: say which, from its label, which
  * the update does not touch. */
 static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
-                                 uint64_t chunk, const float *data,
+                                 uint64_t chunk, const uint8_t *data,
                                  gyre_error *error)
 {
     gyre_entry wrong = round->store->current[chunk];
@@ -68,7 +65,7 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
     return gyre_store_verify(round->store, device, chunk, &wrong, data, error);
 }
 
-static void deliver(gyre_round *round, uint64_t chunk, const float *data)
+static void deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
@@ -89,7 +86,7 @@ static void deliver(gyre_round *round, uint64_t chunk, const float *data)
 }
 
 static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, int *write, gyre_error *error)
 {
     gyre_round *round = user;
     gyre_store *store = round->store;
@@ -97,18 +94,20 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     const gyre_entry *old = &store->current[work.chunk];
     gyre_entry *fresh = &round->fresh[work.chunk];
     gyre_segment *segments = round->segments + device * (round->max_runs + 1);
-    uint64_t elements;
+    gyre_var vars[GYRE_STORE_VARS];
     gyre_update_job job = {
         .opt = store->opt,
         .data = data,
-        .vars = gyre_layout_vars(layout, work.chunk),
+        .vars = vars,
+        .var_count = gyre_layout_all_vars(layout, work.chunk, vars),
         .elements = gyre_layout_chunk_elements(layout, work.chunk),
         .segments = segments,
         .q = round->q,
         .check = store->check_reads,
+        .isa = gyre_context_isa(store->context),
     };
 
-    job.segment_count = make_segments(round, work.chunk, segments, &elements);
+    job.segment_count = make_segments(round, work.chunk, segments);
     fresh->step = store->now.step + 1;
     fresh->version =
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
@@ -120,9 +119,8 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     if (job.check && job.before != old->hash)
         return read_mismatch(round, device, work.chunk, data, error);
     fresh->hash = job.after;
-    gyre_format_label(data + job.vars * job.elements, store->uuid,
-                      store->generation, work.chunk, fresh);
-    count_bytes(round, work.chunk, elements, segments, job.segment_count);
+    gyre_store_label(store, work.chunk, data, fresh);
+    count_bytes(round, work.chunk, segments, job.segment_count);
     deliver(round, work.chunk, data);
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
     *write = (int)fresh->version;
