@@ -10,9 +10,14 @@
 
 #include "device/source.h"
 
+#include "device/pack.h"
+#include "registry/compressor.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { KERNEL_NAMES = 64 };
 
 /* ---- growing text ---------------------------------------------------- */
 
@@ -106,7 +111,15 @@ static const char cuda_words[] =
 static const char common_words[] =
     "GY_FN float gy_min(float a, float b) { return a < b ? a : b; }\n"
     "GY_FN float gy_max(float a, float b) { return a > b ? a : b; }\n"
-    "GY_FN float gy_select(int c, float a, float b) { return c ? a : b; }\n";
+    "GY_FN float gy_select(int c, float a, float b) { return c ? a : b; }\n"
+    "#define gy_bits(u) gy_as_float(u)\n"
+    "#define gy_u32(at) (gy_payload[(uint)(at) >> 2])\n"
+    "#define gy_u16(at) ((gy_u32(at) >> (((uint)(at) & 2u) * 8u)) & 0xffffu)\n"
+    "#define gy_u8(at) ((gy_u32(at) >> (((uint)(at) & 3u) * 8u)) & 0xffu)\n"
+    "#define gy_f32(at) gy_as_float(gy_u32(at))\n"
+    "#define gy_put(i, x) { const int gy_to = (int)(i); if (gy_to >= 0 && "
+    "gy_to < "
+    "gy_n) gy_grain_g[gy_to] = (x); }\n";
 
 /* ---- parts of the kernel --------------------------------------------- */
 
@@ -137,16 +150,16 @@ static void add_head(gyre_text *text, const gyre_device_spec *spec)
                   "    GY_GLOBAL const uint *gy_input, const uint gy_grains)\n"
                   "{\n"
                   "const uint gy_grain = gy_group();\n"
-                  "const uint gy_lane = gy_item();\n"
-                  "const uint gy_lanes = gy_items();\n"
+                  "const int gy_lane = (int)gy_item();\n"
+                  "const int gy_lanes = (int)gy_items();\n"
                   "GY_GLOBAL const uint *gy_record = gy_input + "
-                  "(ulong)gy_grain * %du;\n"
-                  "const uint gy_n = gy_record[%d];\n"
+                  "(ulong)gy_grain * %uu;\n"
+                  "const int gy_n = (int)gy_record[%u];\n"
                   "GY_GLOBAL const float *gy_scalar = (GY_GLOBAL const float "
-                  "*)(gy_input + gy_record[%d]);\n"
-                  "GY_GLOBAL const float *gy_raw = (GY_GLOBAL const float "
-                  "*)(gy_input + gy_record[%d]);\n"
-                  "const float gy_q = gy_as_float(gy_record[%d]);\n",
+                  "*)(gy_input + gy_record[%u]);\n"
+                  "GY_GLOBAL const uint *gy_payload = gy_input + "
+                  "gy_record[%u];\n"
+                  "const float gy_q = gy_as_float(gy_record[%u]);\n",
                   GYRE_RECORD_WORDS, GYRE_RECORD_N, GYRE_RECORD_SCALARS,
                   GYRE_RECORD_GRADIENT, GYRE_RECORD_Q);
     for (size_t v = 0; v < spec->vars; v++) {
@@ -158,6 +171,46 @@ static void add_head(gyre_text *text, const gyre_device_spec *spec)
                       v, before, stride);
         before += stride;
     }
+}
+
+static void add_constants(gyre_text *text, const gyre_codec *codec)
+{
+    const gyre_codec_kernel *kernel = gyre_codec_kernel_of(codec);
+    int32_t value[KERNEL_NAMES];
+
+    kernel->constants(gyre_codec_values(codec), value);
+    for (uint32_t i = 0; i < kernel->name_count; i++)
+        gyre_text_add(text, "const int %s = %d;\n", kernel->names[i],
+                      (int)value[i]);
+}
+
+/* A scattering decoder fills the grain that all work-items then read. */
+static void add_scatter(gyre_text *text, const gyre_codec *codec)
+{
+    gyre_text_add(text, "if (gy_wire) {\n"
+                        "for (int gy_i = gy_lane; gy_i < gy_n; gy_i += "
+                        "gy_lanes) gy_grain_g[gy_i] = 0.0f;\n"
+                        "gy_barrier();\n{\n");
+    add_constants(text, codec);
+    gyre_text_add(text, "%s\n}\ngy_barrier();\n}\n",
+                  gyre_codec_kernel_of(codec)->text);
+}
+
+/* `g` of element gy_i, scaled. */
+static void add_gradient(gyre_text *text, const gyre_codec *codec)
+{
+    const gyre_codec_kernel *kernel =
+        codec != NULL ? gyre_codec_kernel_of(codec) : NULL;
+
+    gyre_text_add(text, "float g = 0.0f;\n");
+    if (kernel != NULL && kernel->form == GYRE_KERNEL_SCATTER) {
+        gyre_text_add(text, "if (gy_wire) g = gy_grain_g[gy_i]; else ");
+    } else if (kernel != NULL) {
+        gyre_text_add(text, "if (gy_wire) {\n");
+        add_constants(text, codec);
+        gyre_text_add(text, "%s\n} else ", kernel->text);
+    }
+    gyre_text_add(text, "g = gy_f32(4 * gy_i);\ng = g * gy_q;\n");
 }
 
 static void add_element(gyre_text *text, const gyre_device_spec *spec)
@@ -186,16 +239,70 @@ static void add_element(gyre_text *text, const gyre_device_spec *spec)
 
 static void add_kernel(gyre_text *text, const gyre_device_spec *spec)
 {
+    const gyre_codec *codec = spec->codec;
+    bool scatter = codec != NULL &&
+                   gyre_codec_kernel_of(codec)->form == GYRE_KERNEL_SCATTER;
+
     add_head(text, spec);
-    gyre_text_add(text, "if (gy_n == 0u) return;\n");
+    if (scatter)
+        gyre_text_add(text, "GY_SHARED float gy_grain_g[%d];\n", GYRE_GRAIN);
+    gyre_text_add(text, "if (gy_n == 0) return;\n");
+    if (codec != NULL)
+        gyre_text_add(text,
+                      "const int gy_wire = (int)gy_record[%u];\n"
+                      "const int gy_bytes = (int)gy_record[%u];\n",
+                      GYRE_RECORD_WIRE, GYRE_RECORD_BYTES);
+    if (scatter)
+        add_scatter(text, codec);
     for (size_t i = 0; i < gyre_opt_scalar_count(spec->opt); i++)
         gyre_text_add(text, "const float %s = gy_scalar[%zu];\n",
                       gyre_opt_scalar_name(spec->opt, i), i);
-    gyre_text_add(text, "for (uint gy_i = gy_lane; gy_i < gy_n; "
-                        "gy_i += gy_lanes) {\n"
-                        "float g = gy_raw[gy_i] * gy_q;\n");
+    gyre_text_add(text, "for (int gy_i = gy_lane; gy_i < gy_n; "
+                        "gy_i += gy_lanes) {\n");
+    add_gradient(text, codec);
     add_element(text, spec);
     gyre_text_add(text, "}\n}\n");
+}
+
+/* The codec's table, bit for bit. */
+static void add_table(gyre_text *text, const gyre_codec *codec)
+{
+    const gyre_codec_kernel *kernel = gyre_codec_kernel_of(codec);
+    size_t count = 0;
+    const float *table = kernel->table != NULL
+                             ? kernel->table(gyre_codec_values(codec), &count)
+                             : NULL;
+
+    if (table == NULL || count == 0)
+        return;
+    gyre_text_add(text, "GY_TABLE uint gy_codec_table[%zu] = {\n", count);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &table[i], sizeof(bits));
+        gyre_text_add(text, "0x%08xu,%s", bits, i % 8 == 7 ? "\n" : "");
+    }
+    gyre_text_add(text, "};\n#define gy_table(i) "
+                        "gy_as_float(gy_codec_table[i])\n");
+}
+
+static gyre_status check_codec(const gyre_codec *codec, gyre_error *error)
+{
+    const gyre_codec_kernel *kernel = gyre_codec_kernel_of(codec);
+
+    if (kernel == NULL)
+        return gyre_fail(error, GYRE_UNSUPPORTED,
+                         "compressor %s has no portable decoder (extension "
+                         "%s), so a device cannot decode beside its update; "
+                         "use compute \"cpu\" or another compressor",
+                         gyre_codec_name(codec), GYRE_CODEC_KERNEL);
+    if (kernel->name_count > KERNEL_NAMES)
+        return gyre_fail(error, GYRE_PLUGIN_BAD,
+                         "compressor %s: its decoder has %u constants, at "
+                         "most %d are allowed",
+                         gyre_codec_name(codec), kernel->name_count,
+                         KERNEL_NAMES);
+    return GYRE_OK;
 }
 
 gyre_status gyre_source_make(gyre_context *context, const char *language,
@@ -205,9 +312,17 @@ gyre_status gyre_source_make(gyre_context *context, const char *language,
     gyre_text text = {.context = context};
     char *copy = NULL;
 
+    if (spec->codec != NULL) {
+        gyre_status status = check_codec(spec->codec, error);
+
+        if (status != GYRE_OK)
+            return status;
+    }
     gyre_text_add(&text, "%s%s%s",
                   strcmp(language, "cuda") == 0 ? cuda_words : opencl_words,
                   common_words, gyre_source_state);
+    if (spec->codec != NULL)
+        add_table(&text, spec->codec);
     add_defines(&text, gyre_opt_defines(spec->opt));
     add_kernel(&text, spec);
     if (!text.failed)

@@ -5,7 +5,7 @@
  *
  * Kernel `gyre_update(state, input, grains)`: one work-group of
  * GYRE_SOURCE_GROUP work-items per grain.  state holds the variables as in
- * device.h; input begins with a record per grain (device/pack.h).
+ * device.h; input is what pack.h draws.
  *
  * Bits: contraction is off by a pragma at file scope (OpenCL) or a flag (CUDA);
  * everything else is gy_fma, gy_sqrt and plain f32 operations.
@@ -16,20 +16,6 @@
 #include "device/device.h"
 
 enum { GYRE_SOURCE_GROUP = 256 };
-
-/* The grain's record: words of 32 bits, little-endian. */
-enum {
-    GYRE_RECORD_N,        /* elements that have a gradient; 0: leave alone */
-    GYRE_RECORD_SCALARS,  /* where they begin in input, in words */
-    GYRE_RECORD_GRADIENT, /* where it begins in input, in words */
-    GYRE_RECORD_BYTES,    /* of the payload; 0: raw f32 */
-    GYRE_RECORD_INDEX,    /* of its first element in the tensor, low, high */
-    GYRE_RECORD_INDEX_HIGH,
-    GYRE_RECORD_Q, /* bits of the f32 that scales the gradient */
-    GYRE_RECORD_KEY,
-    GYRE_RECORD_KEY_HIGH,
-    GYRE_RECORD_WORDS = 12
-};
 
 /* `language` as in gyre_driver; the text is freed with gyre_free_text.
  * Errors: NO_MEMORY, UNSUPPORTED (a codec without portable text). */
