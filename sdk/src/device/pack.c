@@ -57,6 +57,8 @@ static size_t pack_segment(const gyre_update_job *job,
         record[GYRE_RECORD_SCALARS] = (uint32_t)scalars;
         record[GYRE_RECORD_GRADIENT] = (uint32_t)used;
         record[GYRE_RECORD_INDEX] = (uint32_t)(segment->index + done);
+        record[GYRE_RECORD_INDEX_HIGH] =
+            (uint32_t)((segment->index + done) >> 32);
         memcpy(&record[GYRE_RECORD_Q], &job->q, sizeof(job->q));
         memcpy(&record[GYRE_RECORD_KEY], segment->key, sizeof(segment->key));
         used += pack_gradient(job, segment, done, record, out + used);

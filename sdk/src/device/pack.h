@@ -19,8 +19,10 @@ enum {
     GYRE_RECORD_WIRE,     /* 0: raw f32; 1: a payload */
     GYRE_RECORD_BYTES,    /* of the payload */
     GYRE_RECORD_INDEX,    /* of the grain's first element in its tensor */
-    GYRE_RECORD_Q,        /* bits of the f32 that scales the gradient */
-    GYRE_RECORD_KEY,      /* two words */
+    GYRE_RECORD_INDEX_HIGH,
+    GYRE_RECORD_Q,   /* bits of the f32 that scales the gradient */
+    GYRE_RECORD_KEY, /* of the segment */
+    GYRE_RECORD_KEY_HIGH,
     GYRE_RECORD_WORDS = 12
 };
 

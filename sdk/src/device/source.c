@@ -77,8 +77,6 @@ static const char opencl_words[] =
     "#define gy_item() ((uint)get_local_id(0))\n"
     "#define gy_items() ((uint)get_local_size(0))\n"
     "#define gy_barrier() barrier(CLK_LOCAL_MEM_FENCE)\n"
-    "#define gy_atomic_max(at, x) atomic_max(at, x)\n"
-    "#define gy_atomic_or(at, x) atomic_or(at, x)\n"
     "#define gy_as_float(x) as_float((uint)(x))\n"
     "#define gy_as_uint(x) as_uint((float)(x))\n"
     "GY_FN float gy_fma(float a, float b, float c) { return fma(a, b, c); }\n"
@@ -100,8 +98,6 @@ static const char cuda_words[] =
     "#define gy_item() (threadIdx.x)\n"
     "#define gy_items() (blockDim.x)\n"
     "#define gy_barrier() __syncthreads()\n"
-    "#define gy_atomic_max(at, x) atomicMax(at, x)\n"
-    "#define gy_atomic_or(at, x) atomicOr(at, x)\n"
     "#define gy_as_float(x) __uint_as_float((uint)(x))\n"
     "#define gy_as_uint(x) __float_as_uint((float)(x))\n"
     "GY_FN float gy_fma(float a, float b, float c) { return fmaf(a, b, c); }\n"
@@ -159,9 +155,15 @@ static void add_head(gyre_text *text, const gyre_device_spec *spec)
                   "*)(gy_input + gy_record[%u]);\n"
                   "GY_GLOBAL const uint *gy_payload = gy_input + "
                   "gy_record[%u];\n"
-                  "const float gy_q = gy_as_float(gy_record[%u]);\n",
+                  "const float gy_q = gy_as_float(gy_record[%u]);\n"
+                  "const uint gy_index = gy_record[%u];\n"
+                  "const uint gy_index_high = gy_record[%u];\n"
+                  "const uint gy_key = gy_record[%u];\n"
+                  "const uint gy_key_high = gy_record[%u];\n",
                   GYRE_RECORD_WORDS, GYRE_RECORD_N, GYRE_RECORD_SCALARS,
-                  GYRE_RECORD_GRADIENT, GYRE_RECORD_Q);
+                  GYRE_RECORD_GRADIENT, GYRE_RECORD_Q, GYRE_RECORD_INDEX,
+                  GYRE_RECORD_INDEX_HIGH, GYRE_RECORD_KEY,
+                  GYRE_RECORD_KEY_HIGH);
     for (size_t v = 0; v < spec->vars; v++) {
         size_t stride = gyre_state_stride(spec->states[v]);
 
@@ -218,22 +220,22 @@ static void add_element(gyre_text *text, const gyre_device_spec *spec)
     const gyre_opt *opt = spec->opt;
     size_t count = gyre_opt_kernel_slot_count(opt), place;
 
-    gyre_source_load(text, spec->states[0], 0, "p");
+    gyre_source_load(text, spec, 0, "p");
     for (size_t i = 0; i < count; i++) {
         const char *name = gyre_opt_kernel_slot_name(opt, i, &place);
 
         if (place > 0)
-            gyre_source_load(text, spec->states[place], place, name);
+            gyre_source_load(text, spec, place, name);
         else
             gyre_text_add(text, "float %s = 0.0f;\n", name);
     }
     gyre_text_add(text, "{ %s }\n", gyre_opt_kernel_text(opt));
-    gyre_source_store(text, spec->states[0], 0, "p");
+    gyre_source_store(text, spec, 0, "p");
     for (size_t i = 0; i < count; i++) {
         const char *name = gyre_opt_kernel_slot_name(opt, i, &place);
 
         if (place > 0)
-            gyre_source_store(text, spec->states[place], place, name);
+            gyre_source_store(text, spec, place, name);
     }
 }
 
@@ -246,7 +248,9 @@ static void add_kernel(gyre_text *text, const gyre_device_spec *spec)
     add_head(text, spec);
     if (scatter)
         gyre_text_add(text, "GY_SHARED float gy_grain_g[%d];\n", GYRE_GRAIN);
+    gyre_source_shared(text, spec);
     gyre_text_add(text, "if (gy_n == 0) return;\n");
+    gyre_source_keys(text, spec);
     if (codec != NULL)
         gyre_text_add(text,
                       "const int gy_wire = (int)gy_record[%u];\n"
@@ -261,7 +265,9 @@ static void add_kernel(gyre_text *text, const gyre_device_spec *spec)
                         "gy_i += gy_lanes) {\n");
     add_gradient(text, codec);
     add_element(text, spec);
-    gyre_text_add(text, "}\n}\n");
+    gyre_text_add(text, "}\n");
+    gyre_source_encode(text, spec);
+    gyre_text_add(text, "}\n");
 }
 
 /* The codec's table, bit for bit. */
@@ -318,9 +324,10 @@ gyre_status gyre_source_make(gyre_context *context, const char *language,
         if (status != GYRE_OK)
             return status;
     }
-    gyre_text_add(&text, "%s%s%s",
+    gyre_text_add(&text, "%s%s",
                   strcmp(language, "cuda") == 0 ? cuda_words : opencl_words,
-                  common_words, gyre_source_state);
+                  common_words);
+    gyre_source_states(&text);
     if (spec->codec != NULL)
         add_table(&text, spec->codec);
     add_defines(&text, gyre_opt_defines(spec->opt));

@@ -33,12 +33,19 @@ typedef struct gyre_text {
 void gyre_text_add(gyre_text *text, const char *format, ...) GYRE_PRINTF(2, 3);
 void gyre_text_free(gyre_text *text);
 
-/* source_state.c: the functions of every state codec, and the statements that
- * the kernel wants of variable v. */
-extern const char gyre_source_state[];
-void gyre_source_load(gyre_text *text, gyre_state_codec codec, size_t v,
+/*
+ * source_state.c: the functions of the state codecs, and what the kernel says
+ * of its variables: arrays in shared memory, keys of random rounding, variable
+ * v to and from a float `name` in the loop over elements, and behind the loop
+ * the encoding of whole grains.
+ */
+void gyre_source_states(gyre_text *text);
+void gyre_source_shared(gyre_text *text, const gyre_device_spec *spec);
+void gyre_source_keys(gyre_text *text, const gyre_device_spec *spec);
+void gyre_source_load(gyre_text *text, const gyre_device_spec *spec, size_t v,
                       const char *name);
-void gyre_source_store(gyre_text *text, gyre_state_codec codec, size_t v,
+void gyre_source_store(gyre_text *text, const gyre_device_spec *spec, size_t v,
                        const char *name);
+void gyre_source_encode(gyre_text *text, const gyre_device_spec *spec);
 
 #endif
