@@ -2,6 +2,7 @@
 device_sources = \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
+	sdk/src/device/element.h \
 	sdk/src/device/feedback.h \
 	sdk/src/device/module.c \
 	sdk/src/device/module.h \
@@ -9,6 +10,7 @@ device_sources = \
 	sdk/src/device/open.h \
 	sdk/src/device/pack.c \
 	sdk/src/device/pack.h \
+	sdk/src/device/q8.c \
 	sdk/src/device/reduce.c \
 	sdk/src/device/source.c \
 	sdk/src/device/source.h \

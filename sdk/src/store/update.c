@@ -24,16 +24,24 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
         store->gradients +
         gyre_layout_first_grain(&store->layout, chunk) * GYRE_GRAIN;
     size_t cursor = GYRE_RUN_FIRST, n = 0;
+    bool random = false;
     gyre_run run;
 
+    for (uint32_t v = 0; v <= store->layout.slots; v++)
+        random |= gyre_state_is_random(store->layout.codecs[v]);
     while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
-        segments[n++] = (gyre_segment){
+        const gyre_tensor_state *t = &store->layout.tensors[run.tensor];
+
+        segments[n] = (gyre_segment){
             .at = run.at,
             .n = run.n,
             .index = run.index,
             .g = round->skip[run.tensor] ? NULL : g + run.at,
             .scalars = round->scalars + run.tensor * GYRE_OPT_MAX_SCALARS,
         };
+        if (random)
+            gyre_state_key(store->seed, t->name, t->step + 1, segments[n].key);
+        n++;
     }
     return n;
 }
