@@ -15,7 +15,8 @@
  * the major number breaks old plugins.
  *
  * An optimizer is written by defining four lists and including this header,
- * then the kernel; see "Writing an optimizer" below.
+ * then the kernel; see "Writing an optimizer" below.  A compressor defines
+ * GY_COMPRESSOR and its parameters; see "Writing a compressor".
  */
 #ifndef GYRE_PLUGIN_H
 #define GYRE_PLUGIN_H
@@ -32,6 +33,7 @@ extern "C" {
 #define GYRE_PLUGIN_ABI_MINOR 0
 
 #define GYRE_KIND_OPTIMIZER "gyre.optimizer/1"
+#define GYRE_KIND_COMPRESSOR "gyre.compressor/1"
 
 /* ---- how it was built -------------------------------------------------- */
 
@@ -202,6 +204,167 @@ typedef struct gyre_optimizer {
                     double *out);
 } gyre_optimizer;
 
+/* ---- compressor -------------------------------------------------------- */
+
+/*
+ * A compressor makes few bytes of many floats.  Its unit is a **grain**: n <=
+ * 1,024 neighbouring elements of one tensor, from a multiple of 1,024 on (only
+ * a tensor's last grain is shorter).  Grains know nothing of each other, and a
+ * codec's own blocks divide 1,024, so no cut of a tensor changes a payload.
+ *
+ *     x[n] --compress--> payload --decompress--> out[n] == kept[n]
+ *
+ * A payload has exactly bytes(values, n) bytes, a multiple of 4; with
+ * GYRE_CODEC_VARIABLE at most that, and may be empty.  It is little-endian and
+ * says the same on every machine.
+ */
+enum { GYRE_CODEC_GRAIN = 1024 };
+enum {
+    GYRE_CODEC_VARIABLE = 1u << 0,  /* payloads differ in length */
+    GYRE_CODEC_BARRIER = 1u << 1,   /* every element is surveyed before any is
+                                       compressed */
+    GYRE_CODEC_STOCHASTIC = 1u << 2 /* rounds by gyre_hash of key and index */
+};
+
+/* Compress one grain.  x is finite (the host skips a round that is not). */
+typedef struct gyre_compress {
+    size_t size;
+    const double *values; /* of the parameter table */
+    const void *decided;  /* BARRIER: what the survey came to; else NULL */
+    size_t n;
+    const float *x;
+    uint64_t index;   /* of x[0] in its tensor */
+    uint64_t place;   /* of x[0] among all elements of the survey, tensors one
+                         behind the other; 0 without a survey */
+    uint32_t key[2];  /* seed, tensor and step, mixed */
+    uint8_t *payload; /* room for bytes(values, n), aligned to 4 */
+    float *kept;      /* n floats: what decompress will give, bit for bit */
+} gyre_compress;
+
+/* Look at one grain before compressing. */
+typedef struct gyre_survey {
+    size_t size;
+    const double *values;
+    uint32_t pass;       /* from 0 */
+    uint32_t reserved;   /* 0 */
+    const void *decided; /* after the passes before; zeros in pass 0 */
+    size_t n;
+    const float *x;
+    uint64_t place; /* as in gyre_compress */
+    void *summary;  /* survey_bytes, zeros at the start of a pass; add to it */
+} gyre_survey;
+
+/*
+ * The loops of one instruction set; the bits are the scalar set's.  All: any
+ * thread, no allocation, no side effects, rounding and denormals pinned.
+ *
+ * compress: returns the bytes written.
+ * decompress: out[n] from any `bytes` bytes; nonzero when they are impossible
+ *   (length, index out of range or not ascending, reserved bits, a scale that
+ *   is no number), with out in any state.  Never reads or writes beyond.
+ * accumulate: out[i] += decompressed[i], the plain f32 sum of every element
+ *   (so that -0 + 0 is 0 whatever is left out); else as decompress.
+ * survey: NULL without GYRE_CODEC_BARRIER.
+ */
+typedef struct gyre_codec_loop {
+    size_t size;
+    size_t (*compress)(const gyre_compress *job);
+    int (*decompress)(const double *values, size_t n, const uint8_t *payload,
+                      size_t bytes, float *out);
+    int (*accumulate)(const double *values, size_t n, const uint8_t *payload,
+                      size_t bytes, float *out);
+    void (*survey)(const gyre_survey *job);
+} gyre_codec_loop;
+
+/*
+ * check: NULL, or one sentence about values that do not go together.
+ * flags: GYRE_CODEC_... for these values; or'ed with those of the descriptor.
+ * bytes: of a payload of n elements; n = 1..1024; not falling with n.
+ * merge: into += from, two summaries of one pass; commutative and associative
+ *   (integers, no floats), so that threads may survey in any order.
+ * decide: fill decided[decided_bytes] from the whole summary of a pass over
+ *   `elements` elements in places below `extent`; 1: another pass, 0: done.
+ */
+typedef struct gyre_compressor {
+    size_t size;
+    uint32_t format; /* raised when the same payload would mean something else
+                      */
+    uint32_t flags;
+    uint32_t survey_bytes;        /* BARRIER, else 0; at most 1 MiB */
+    uint32_t decided_bytes;       /* BARRIER, else 0; at most 256 */
+    const gyre_codec_loop *loops; /* by instruction set; an entry without
+                                     compress: none; scalar is a must */
+    uint32_t loop_count;
+    uint32_t reserved;
+    const char *(*check)(const double *values);
+    uint32_t (*flags_of)(const double *values); /* NULL: those above */
+    size_t (*bytes)(const double *values, size_t n);
+    void (*merge)(void *into, const void *from);
+    int (*decide)(const double *values, uint32_t pass, const void *summary,
+                  uint64_t elements, uint64_t extent, void *decided);
+} gyre_compressor;
+
+/*
+ * Extension "gyre.compressor.kernel/1": the decoder as text in the common
+ * subset of C, OpenCL C and CUDA C, for a device that decodes beside its
+ * update.  It sees
+ *
+ *     int gy_n, gy_bytes               elements and payload bytes of the grain
+ *     gy_u8(at) gy_u16(at) gy_u32(at)  payload readers: uint; `at` in bytes,
+ *     gy_f32(at)                       aligned to the size read
+ *     gy_bits(u)                       the float with these bits
+ *     gy_table(i)                      element of `table`
+ *     every name of `names`            an int constant
+ *
+ * and may use int, uint and float locals, + - * / % & | ^ << >> (unsigned for
+ * the last four), comparison, if, ?:, for, while.  Sums and products of floats
+ * stand in statements of their own where one follows the other.
+ *
+ * DECODE: statements for one element gy_i that set the float g.
+ * SCATTER: statements for one of gy_lanes workers, gy_lane; they call
+ *   gy_put(i, value) for what is not zero, no element twice.  gy_put ignores
+ *   an i outside 0..gy_n - 1.
+ *
+ * Bytes that decompress would refuse may decode to anything, but reads must
+ * stay within gy_bytes.
+ */
+#define GYRE_CODEC_KERNEL "gyre.compressor.kernel/1"
+
+enum { GYRE_KERNEL_DECODE = 0, GYRE_KERNEL_SCATTER = 1 };
+
+typedef struct gyre_codec_kernel {
+    size_t size;
+    uint32_t form; /* GYRE_KERNEL_... */
+    uint32_t name_count;
+    const char *text;
+    const char *const *names;
+    void (*constants)(const double *values, int32_t *out); /* out[name_count] */
+    const float *(*table)(const double *values, size_t *count); /* or NULL */
+} gyre_codec_kernel;
+
+/*
+ * A random word for each counter: 32-bit integer operations alone, so that
+ * every device has the same.  Two rounds of a multiply-and-shift mix with a key
+ * word before each; every input bit flips every output bit about half the time.
+ * GYRE_HASH_TEXT is the function as text for a device, over `uint`.
+ */
+#define GY_HASH_(U)                                  \
+    U gyre_hash(U key0, U key1, U counter)           \
+    {                                                \
+        U x = (counter ^ key0) * 0x9e3779b1u + key1; \
+        x = (x ^ (x >> 16)) * 0x7feb352du;           \
+        x = (x ^ (x >> 15)) * 0x846ca68bu;           \
+        x = (x ^ (x >> 16)) + key0;                  \
+        x = (x ^ (x >> 17)) * 0xed5ad4bbu;           \
+        x = (x ^ (x >> 11)) * 0xac4c1b51u;           \
+        x = (x ^ (x >> 15)) * 0x31848babu;           \
+        return x ^ (x >> 14);                        \
+    }
+#define GY_TEXT_(...) #__VA_ARGS__
+#define GY_TEXT_OF_(...) GY_TEXT_(__VA_ARGS__)
+#define GYRE_HASH_TEXT GY_TEXT_OF_(GY_HASH_(uint))
+__attribute__((unused)) static inline GY_HASH_(uint32_t)
+
 /* ---- writing a module -------------------------------------------------- */
 
 #ifdef __cplusplus
@@ -333,7 +496,7 @@ with -msse2 -mfpmath=sse"
 
 #define GY_INLINE_ static inline __attribute__((always_inline, unused))
 
-GY_INLINE_ float gy_fma(float a, float b, float c)
+    GY_INLINE_ float gy_fma(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where arithmetic happens: one pass over a chunk that scales the gradient,
- * runs the optimizer and takes the checksums while the data are in cache.
+ * Where arithmetic happens: one pass over a chunk that decodes, scales the
+ * gradient, runs the optimizer, encodes and takes the checksums while the data
+ * are in cache.
  *
- * A chunk in memory is `vars` arrays of `elements` f32 one behind the other,
- * variable 0 the parameter:
+ * A chunk in memory is its variables one behind the other, variable 0 the
+ * parameter, each cut into grains of 1,024 elements as its codec has them:
  *
- *     | p p p p ... | m m m m ... | v v v v ... |
+ *     | p0 p1 p2 ... | m0 m1 m2 ... | v0 v1 v2 ... |
  *
  * Its checksum is XXH3-64 over the checksums of its variables, both seeded:
- *     h_i = XXH3(seed, variable i)      hash = XXH3(seed, h_0 h_1 ... )
+ *     h_i = XXH3(seed, bytes of variable i)   hash = XXH3(seed, h_0 h_1 ... )
  *
  * Reductions (STORE.md 1.2): a leaf is one grain of one tensor, 16 double
  * lanes by index mod 16, folded 8-4-2-1; the caller adds leaves in index
@@ -19,26 +20,36 @@
 #define GYRE_SRC_DEVICE_DEVICE_H
 
 #include "base/base.h"
+#include "device/state.h"
 #include "registry/optimizer.h"
 
-/* A run of one tensor inside a chunk. */
+typedef struct gyre_codec gyre_codec; /* registry/compressor.h */
+
+/* A run of one tensor inside a chunk.  It starts on a grain, and no other run
+ * has a part of a grain that it has. */
 typedef struct gyre_segment {
     size_t at; /* first element, counted from the chunk's start */
     size_t n;
     uint64_t index;       /* first element, counted from the tensor's start */
-    const float *g;       /* its gradient, unscaled; NULL: leave it alone */
+    const float *g;       /* its gradient, unscaled; or: */
+    const uint8_t *wire;  /* that as a checked wire block of n elements; both
+                             NULL: leave the run alone, its bytes as well */
     const float *scalars; /* of the tensor's group and step */
+    uint32_t key[2];      /* of stochastic rounding: seed, tensor, t */
 } gyre_segment;
 
 typedef struct gyre_update_job {
     const gyre_opt *opt;
-    float *data;
-    size_t vars;     /* 1 + slots */
-    size_t elements; /* of each variable, padding included */
+    const gyre_codec *codec; /* of wire blocks; may be NULL without any */
+    uint8_t *data;
+    const gyre_var *vars; /* 1 + slots */
+    size_t var_count;
+    size_t elements; /* of each variable, padding included: whole grains */
     const gyre_segment *segments;
     size_t segment_count;
     float q;   /* x = G q; 1 leaves G as it is */
     int check; /* take `before` too */
+    gyre_isa isa;
     uint64_t seed_before;
     uint64_t seed_after;
     uint64_t before; /* out: checksums */
@@ -50,8 +61,8 @@ typedef struct gyre_update_job {
 void gyre_device_update(gyre_update_job *job);
 
 /* Checksum of a chunk as above. */
-uint64_t gyre_device_hash(const float *data, size_t vars, size_t elements,
-                          uint64_t seed);
+uint64_t gyre_device_hash(const uint8_t *data, const gyre_var *vars,
+                          size_t var_count, size_t elements, uint64_t seed);
 
 /* Sum of squares of n <= GYRE_GRAIN gradients; *finite is 0 when one is NaN or
  * infinite.  The same bits on every instruction set. */

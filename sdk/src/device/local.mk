@@ -2,4 +2,7 @@
 device_sources = \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
-	sdk/src/device/reduce.c
+	sdk/src/device/feedback.h \
+	sdk/src/device/reduce.c \
+	sdk/src/device/state.c \
+	sdk/src/device/state.h

@@ -2,6 +2,7 @@
 registry_sources = \
 	sdk/src/registry/builtin.c \
 	sdk/src/registry/check.c \
+	sdk/src/registry/compressor.h \
 	sdk/src/registry/elf.c \
 	sdk/src/registry/lift.c \
 	sdk/src/registry/loader.c \

@@ -82,7 +82,8 @@ static gyre_status write_area(gyre_store *store, uint32_t area,
     if (status == GYRE_OK)
         status = gyre_workers_flush(store, error);
     if (status == GYRE_OK)
-        store->commit_bytes = bytes * layout->devices;
+        gyre_store_count(
+            store, &(gyre_ledger){.commit_write = bytes * layout->devices});
     return status;
 }
 

@@ -43,6 +43,7 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     store->context = context;
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
+    store->residual_mode = GYRE_RESIDUAL_OFF;
     store->buffers = options->buffers != 0 ? options->buffers : DEFAULT_BUFFERS;
     store->commit_every =
         options->commit_every != 0 ? options->commit_every : 1;
@@ -172,6 +173,64 @@ static gyre_status take_optimizer(gyre_store *store,
         store->settings[i].value = gyre_opt_defaults(store->opt)[i];
         if (store->settings[i].name == NULL)
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    }
+    return GYRE_OK;
+}
+
+/* -1: no such variable. */
+static int find_var(const gyre_store *store, const char *name)
+{
+    if (strcmp(name, "parameter") == 0)
+        return 0;
+    for (uint32_t i = 0; i < store->layout.slots; i++)
+        if (strcmp(name, store->slot_names[i]) == 0)
+            return (int)i + 1;
+    return -1;
+}
+
+static gyre_status no_slot(const gyre_store *store, const char *name,
+                           gyre_error *error)
+{
+    char list[256] = "";
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < store->layout.slots && used < sizeof(list); i++)
+        used += (size_t)snprintf(list + used, sizeof(list) - used, ", %s",
+                                 store->slot_names[i]);
+    return gyre_fail(error, GYRE_PARAMETER,
+                     "codec for \"%.100s\": optimizer %s has no such slot; "
+                     "there are: *, parameter%s",
+                     name, store->optimizer, list);
+}
+
+static gyre_status take_codecs(gyre_store *store, const gyre_store_spec *spec,
+                               gyre_error *error)
+{
+    gyre_layout *layout = &store->layout;
+
+    for (size_t i = 0; i < spec->codec_count; i++) {
+        const gyre_slot_codec *c = &spec->codecs[i];
+        int var;
+
+        if (c->slot == NULL || gyre_state_name(c->codec) == NULL)
+            return gyre_fail(error, GYRE_INVALID,
+                             "codec %zu: a slot and a codec of 0 to %d are "
+                             "needed, not %d",
+                             i, GYRE_STATE_CODECS - 1, (int)c->codec);
+        for (uint32_t v = 1; strcmp(c->slot, "*") == 0 && v <= layout->slots;
+             v++)
+            layout->codecs[v] = c->codec;
+        if (strcmp(c->slot, "*") == 0)
+            continue;
+        var = find_var(store, c->slot);
+        if (var < 0)
+            return no_slot(store, c->slot, error);
+        if (var == 0 && c->codec == GYRE_STATE_Q8)
+            return gyre_fail(error, GYRE_PARAMETER,
+                             "the parameter cannot be q8, whose steps are "
+                             "larger than updates: take f32, bf16 or "
+                             "bf16-stochastic");
+        layout->codecs[var] = c->codec;
     }
     return GYRE_OK;
 }
@@ -329,7 +388,10 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->now.generation = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
+    store->seed = spec->seed;
     status = take_optimizer(store, spec, error);
+    if (status == GYRE_OK)
+        status = take_codecs(store, spec, error);
     if (status == GYRE_OK)
         status = gyre_layout_tensors(store->context, &store->layout,
                                      spec->tensors, spec->tensor_count, error);

@@ -217,13 +217,12 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
 
 const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
                                  uint64_t chunk, const gyre_entry *entry,
-                                 const float *data, size_t vars,
-                                 size_t elements, char *text, size_t bytes)
+                                 const void *label, char *text, size_t bytes)
 {
     label_head head;
     char other[37];
 
-    memcpy(&head, data + vars * elements, sizeof(head));
+    memcpy(&head, label, sizeof(head));
     if (head.magic != LABEL_MAGIC ||
         head.sum != XXH3_64bits(&head, LABEL_SUM_AT)) {
         snprintf(text, bytes,

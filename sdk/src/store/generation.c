@@ -129,6 +129,8 @@ static gyre_status inherit_optimizer(gyre_store *to, const gyre_store *from,
     to->state_version = from->state_version;
     to->kernel_hash = from->kernel_hash;
     to->layout.slots = from->layout.slots;
+    memcpy(to->layout.codecs, from->layout.codecs, sizeof(to->layout.codecs));
+    to->seed = from->seed;
     to->settings =
         gyre_alloc_zero(context, from->setting_count, sizeof(gyre_setting));
     whole = to->optimizer != NULL && to->optimizer_version != NULL &&

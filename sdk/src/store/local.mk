@@ -14,6 +14,7 @@ store_sources = \
 	sdk/src/store/info.c \
 	sdk/src/store/journal.c \
 	sdk/src/store/layout.c \
+	sdk/src/store/ledger.c \
 	sdk/src/store/manifest.c \
 	sdk/src/store/mend.c \
 	sdk/src/store/open.c \

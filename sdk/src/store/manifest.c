@@ -34,9 +34,10 @@ static json_t *optimizer_json(const gyre_store *store)
         json_object_set_new(settings, store->settings[i].name,
                             json_real(store->settings[i].value));
     for (uint32_t i = 0; i < store->layout.slots; i++)
-        json_array_append_new(slots, json_pack("{s:s, s:f}", "name",
-                                               store->slot_names[i], "initial",
-                                               (double)store->slot_initial[i]));
+        json_array_append_new(
+            slots, json_pack("{s:s, s:f, s:s}", "name", store->slot_names[i],
+                             "initial", (double)store->slot_initial[i], "codec",
+                             gyre_state_name(store->layout.codecs[1 + i])));
     snprintf(hash, sizeof(hash), "%016" PRIx64, store->kernel_hash);
     json_object_set_new(object, "name", json_string(store->optimizer));
     json_object_set_new(object, "version",
@@ -111,7 +112,7 @@ static bool is_complete(const gyre_store *store, json_t *root)
 {
     json_t *optimizer = json_object_get(root, "optimizer");
 
-    return json_object_size(root) == 13 && json_object_size(optimizer) == 7 &&
+    return json_object_size(root) == 15 && json_object_size(optimizer) == 7 &&
            json_array_size(json_object_get(root, "devices")) ==
                store->layout.devices &&
            json_array_size(json_object_get(root, "tensors")) ==
@@ -127,8 +128,8 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
 {
     const gyre_layout *layout = &store->layout;
     gyre_status status = check_texts(store, error);
+    char *text = NULL, *copy, seed[20];
     json_t *root;
-    char *text = NULL, *copy;
 
     if (status != GYRE_OK)
         return status;
@@ -148,6 +149,10 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                         json_integer((json_int_t)layout->blob_capacity));
     json_object_set_new(root, "manifest_room",
                         json_integer((json_int_t)layout->manifest_bytes));
+    json_object_set_new(root, "parameter_codec",
+                        json_string(gyre_state_name(layout->codecs[0])));
+    snprintf(seed, sizeof(seed), "%016" PRIx64, store->seed);
+    json_object_set_new(root, "seed", json_string(seed));
     json_object_set_new(root, "optimizer", optimizer_json(store));
     json_object_set_new(root, "devices", devices_json(store));
     json_object_set_new(root, "tensors", tensors_json(store));
@@ -300,6 +305,16 @@ static gyre_status read_settings(const reader *r, json_t *settings)
     return GYRE_OK;
 }
 
+/* What is not said is f32. */
+static bool read_codec(const json_t *object, const char *key,
+                       gyre_state_codec *codec)
+{
+    const json_t *name = json_object_get(object, key);
+
+    *codec = GYRE_STATE_F32;
+    return name == NULL || gyre_state_parse(json_string_value(name), codec);
+}
+
 static gyre_status read_optimizer(const reader *r, json_t *object)
 {
     gyre_store *store = r->store;
@@ -335,6 +350,8 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
             return status;
         store->slot_initial[i] =
             (float)json_number_value(json_object_get(slot, "initial"));
+        if (!read_codec(slot, "codec", &store->layout.codecs[1 + i]))
+            return bad(r, "optimizer.slots", "objects with a known codec");
     }
     return read_settings(r, json_object_get(object, "parameters"));
 }
@@ -425,7 +442,7 @@ static gyre_status read_numbers(const reader *r, json_t *root)
     gyre_store *store = r->store;
     gyre_layout *layout = &store->layout;
     uint64_t version, grain, chunk, align;
-    const char *uuid;
+    const char *uuid, *seed;
 
     if (!get_u64(root, "version", UINT32_MAX, &version) ||
         version != FORMAT_VERSION)
@@ -449,6 +466,12 @@ static gyre_status read_numbers(const reader *r, json_t *root)
     if (!get_u64(root, "blob_capacity", 1ull << 40, &layout->blob_capacity) ||
         !get_u64(root, "manifest_room", 1ull << 40, &layout->manifest_bytes))
         return bad(r, "blob_capacity, manifest_room", "numbers");
+    if (!read_codec(root, "parameter_codec", &layout->codecs[0]) ||
+        layout->codecs[0] == GYRE_STATE_Q8)
+        return bad(r, "parameter_codec", "f32, bf16 or bf16-stochastic");
+    seed = json_string_value(json_object_get(root, "seed"));
+    if (seed != NULL && sscanf(seed, "%" SCNx64, &store->seed) != 1)
+        return bad(r, "seed", "hexadecimal digits");
     layout->chunk_grains = chunk / GYRE_GRAIN;
     layout->align = (uint32_t)align;
     layout->versions = json_is_true(json_object_get(root, "in_place")) ? 1 : 2;

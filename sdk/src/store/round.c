@@ -211,6 +211,7 @@ void gyre_round_discard(gyre_round *round)
               sizeof(gyre_segment));
     pthread_cond_destroy(&round->moved);
     pthread_mutex_destroy(&round->lock);
+    gyre_ledger_add(&store->ledger, &round->ledger);
     store->round = NULL;
     gyre_free(context, round, 1, sizeof(*round));
 }
@@ -228,6 +229,8 @@ gyre_status gyre_round_begin(gyre_store *store,
         options = &none;
     if (status == GYRE_OK)
         status = check_numbers(store, options, error);
+    if (status == GYRE_OK)
+        status = gyre_store_check_wear(store, error);
     if (status != GYRE_OK)
         goto restore;
     round = gyre_alloc_zero(store->context, 1, sizeof(*round));

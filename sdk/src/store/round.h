@@ -73,7 +73,7 @@ struct gyre_round {
     size_t max_runs;
 
     float q; /* x = G q */
-    _Atomic uint64_t useful_bytes, padding_bytes, up_bytes, down_bytes;
+    gyre_ledger ledger; /* under lock while workers run */
     _Atomic uint64_t exposed_ns;
     gyre_worker_stats stats;
     gyre_round_report report;

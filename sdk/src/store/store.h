@@ -9,17 +9,29 @@
  *     grains   | t0 t0 t0. | t1 t1. | t2 ... |  | f0 f0 f0. |
  *     chunks   [   0     ][   1     ][  2  ]    [    3   ]
  *
+ * A store that commits the residual of its compressor has one more chunk for
+ * each trainable one, numbered behind all others and on the same device: the
+ * residual of the same grains, one variable, f32.  What walks parameters stops
+ * at `state_chunks`; tables, records, fsck and reshard know all `chunks`.
+ *
  * A device file:
  *
  *     0        superblock   4096, written once
  *     4096     manifest     JSON, a copy of DIR/manifest.json, written once
  *     area 0   record 4096 | entries | tensor steps | blob
  *     area 1   the same; commits alternate
- *     data     chunk, slot 0 | chunk, slot 1 | next chunk ...
+ *     data     chunk, slot 0 | chunk, slot 1 | its gradients | next chunk ...
+ *
+ * The gradient region of a trainable chunk is there when spec.spill was set.
+ * It has no versions, no label and no entry: what it holds matters within one
+ * round, whose memory holds its checksum.
  *
  * and one version ("slot") of a chunk, moved by one transfer:
  *
  *     var 0 (parameter) | var 1 | ... | label 4096 | padding to alignment
+ *
+ * Each variable lies there as its codec has it, grain by grain
+ * (device/state.h); the label starts on a page, after zeros if need be.
  *
  * The label repeats whose chunk this is, so that fsck can tell a stale, a
  * foreign and a damaged one apart; what is true is decided by the entries of
@@ -49,6 +61,8 @@
 #include <gyre/store.h>
 #include <pthread.h>
 #include <stdatomic.h>
+
+typedef struct gyre_codec gyre_codec; /* registry/compressor.h */
 
 enum {
     GYRE_PAGE = 4096, /* unit of everything on disk */
@@ -88,10 +102,15 @@ typedef struct gyre_layout {
     uint64_t frozen_grains;
     uint64_t chunk_grains; /* G */
     uint64_t train_chunks;
-    uint64_t chunks;
-    uint32_t slots;    /* state slots */
-    uint32_t versions; /* 2, or 1 in place */
-    uint32_t align;    /* of every offset and size on disk */
+    uint64_t state_chunks;   /* trainable and frozen */
+    uint64_t chunks;         /* and those of the residual */
+    bool residual;           /* there are such; set before the placing */
+    uint32_t gradient_grain; /* room of one grain in a gradient region; 0: no
+                                regions; set before the placing */
+    uint32_t slots;          /* state slots */
+    gyre_state_codec codecs[GYRE_STORE_VARS]; /* parameter, slots */
+    uint32_t versions;                        /* 2, or 1 in place */
+    uint32_t align; /* of every offset and size on disk */
     uint32_t devices;
     double *weights;          /* [devices] */
     gyre_chunk_place *places; /* [chunks] */
@@ -123,6 +142,15 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
 void gyre_layout_free(gyre_context *context, gyre_layout *layout);
 
 uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk);
+/* Where a variable of a chunk lies, and all of them; returns how many. */
+void gyre_layout_var(const gyre_layout *layout, uint64_t chunk, uint32_t v,
+                     gyre_var *var);
+uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
+                              gyre_var vars[GYRE_STORE_VARS]);
+/* Bytes of its variables, up to the label. */
+uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk);
+/* Of these, what holds elements of tensors: no padding. */
+uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk);
 uint32_t gyre_layout_versions(const gyre_layout *layout, uint64_t chunk);
 uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk);
 uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk);
@@ -137,7 +165,32 @@ uint64_t gyre_layout_max_chunk_bytes(const gyre_layout *layout);
 uint64_t gyre_layout_offset(const gyre_layout *layout, uint64_t chunk,
                             uint32_t version);
 uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain);
-/* Walk the tensor runs of a chunk: *cursor starts at GYRE_RUN_FIRST; false at
+static inline bool gyre_layout_is_residual(const gyre_layout *layout,
+                                           uint64_t chunk)
+{
+    return chunk >= layout->state_chunks;
+}
+/* The chunk that holds the residual of a trainable one, and back. */
+static inline uint64_t gyre_layout_residual(const gyre_layout *layout,
+                                            uint64_t train)
+{
+    return layout->state_chunks + train;
+}
+static inline uint64_t gyre_layout_residual_of(const gyre_layout *layout,
+                                               uint64_t chunk)
+{
+    return chunk - layout->state_chunks;
+}
+/* The gradient region of a trainable chunk in its device file; bytes are a
+ * multiple of the alignment, and 0 without regions.  It holds the raw f32 or
+ * the wire blocks of all its runs, whichever are larger. */
+uint64_t gyre_layout_gradient_offset(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_gradient_bytes(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_max_gradient_bytes(const gyre_layout *layout);
+/* gradient_grain for a store that spills through `codec` (NULL: none). */
+uint32_t gyre_layout_gradient_room(const gyre_codec *codec);
+/* Walk the tensor runs of a chunk (a residual one has those of its trainable
+ * one): *cursor starts at GYRE_RUN_FIRST; false at
  * the end. */
 #define GYRE_RUN_FIRST SIZE_MAX
 bool gyre_layout_next_run(const gyre_layout *layout, uint64_t chunk,
@@ -171,6 +224,9 @@ typedef struct gyre_record {
     uint32_t dirty; /* in place: a round has begun */
     uint32_t salvaged;
     gyre_scaler scaler;
+    uint64_t written; /* to flash in the store's life, this record included */
+    float kappa;      /* of the residual: STORE.md 2, clip late; else 1 */
+    uint32_t pad;
 } gyre_record;
 
 typedef struct gyre_super {
@@ -212,12 +268,11 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
                                   const gyre_entry **entries,
                                   const uint64_t **steps, const void **blob,
                                   gyre_error *error);
-/* What a chunk in memory is, when it is not what `entry` says: one word of
+/* What a chunk is by its label, when it is not what `entry` says: one word of
  * gyre_fsck_problem.what, and a sentence. */
 const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
                                  uint64_t chunk, const gyre_entry *entry,
-                                 const float *data, size_t vars,
-                                 size_t elements, char *text, size_t bytes);
+                                 const void *label, char *text, size_t bytes);
 
 /* ---- the store -------------------------------------------------------- */
 
@@ -230,7 +285,8 @@ typedef struct gyre_place {
     uint8_t uuid[16];
     int fd; /* -1: not open */
     int direct;
-    bool made; /* by this store object: unlink on failure */
+    bool made;     /* by this store object: unlink on failure */
+    char *compute; /* options.compute for this device, or "cpu" */
     gyre_worker *worker;
 } gyre_place;
 
@@ -238,6 +294,17 @@ typedef enum gyre_store_mode {
     GYRE_STORE_READY,
     GYRE_STORE_BROKEN /* what stands on disk is not known: reopen */
 } gyre_store_mode;
+
+/*
+ * e of error feedback, in memory for GYRE_RESIDUAL_COMMITTED and _VOLATILE: two
+ * versions of all trainable grains.  The round writes the one that `which`
+ * does not name and flips on adopting; a skipped one flips nothing.
+ */
+typedef struct gyre_residual_memory {
+    float *e[2];      /* [train_grains * GYRE_GRAIN]; NULL: none */
+    uint8_t *which;   /* [train_chunks]: 0 or 1, the version in force */
+    uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
+} gyre_residual_memory;
 
 struct gyre_store {
     gyre_context *context;
@@ -260,6 +327,21 @@ struct gyre_store {
     size_t setting_count;
     gyre_opt *opt; /* NULL when read-only */
 
+    char *compressor; /* as in the manifest; NULL: none */
+    char *compressor_version;
+    uint32_t compressor_format;
+    gyre_setting *compressor_settings; /* names owned; all parameters */
+    size_t compressor_setting_count;
+    gyre_codec *codec; /* NULL: no compressor, or read-only and no plugin */
+    gyre_residual residual_mode; /* OFF without a compressor */
+    uint64_t seed;
+    bool inexact; /* some round ran where division and root are not exact */
+
+    /* options */
+    gyre_placement placement;
+    bool gradients_in_memory, allow_inexact;
+    double link_rate, endurance;
+    uint64_t wear_budget;
     uint32_t buffers;
     uint32_t commit_every;
     bool fast, read_only, check_reads, fell_back;
@@ -284,14 +366,19 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
+    gyre_ledger ledger;    /* all rounds since open; the sums not filled */
+    /* All bytes written to devices in the store's life: what the records say,
+     * and what the workers have written since.  No rollback takes it back; a
+     * round's flash bytes are a difference of it. */
+    _Atomic uint64_t flash;
 
     gyre_round *round;
+    gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
     size_t gradient_count;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
-    float *peek;         /* one chunk for gyre_store_read */
+    uint8_t *peek;       /* one chunk for gyre_store_read */
     uint64_t peek_chunk; /* which, or UINT64_MAX */
 };
 
@@ -371,7 +458,7 @@ typedef struct gyre_stream {
     /* data: the chunk; *write: version to write or -1 (the default).  Runs in
      * the worker's thread. */
     gyre_status (*process)(void *user, uint32_t device, gyre_work work,
-                           float *data, int *write, gyre_error *error);
+                           uint8_t *data, int *write, gyre_error *error);
     /* The stream ended on this device; may be NULL. */
     void (*ended)(void *user, uint32_t device, gyre_status status);
     void *user;
@@ -410,6 +497,22 @@ gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
                               uint64_t bytes, uint64_t offset,
                               gyre_error *error);
 const char *gyre_workers_engine(const gyre_store *store);
+
+/* ---- the residual (residual.c, keep.c) -------------------------------- */
+
+/* Memory for store->residual, zeros.  Both do nothing when the store keeps no
+ * residual. */
+gyre_status gyre_residual_allocate(gyre_store *store, gyre_error *error);
+void gyre_residual_free(gyre_store *store);
+/* Write the chunks that are unsaved into their other slots and their entries
+ * into `current`: the first part of every commit.  `unsaved` is cleared by the
+ * commit alone.  Only of a committed residual. */
+gyre_status gyre_residual_save(gyre_store *store, gyre_error *error);
+/* After an open or a rollback: committed ones are read and verified (only those
+ * that are unsaved when `changed`), volatile ones become zero (told to the log
+ * when there was something). */
+gyre_status gyre_residual_load(gyre_store *store, bool changed,
+                               gyre_error *error);
 
 /* ---- between files ---------------------------------------------------- */
 
@@ -495,10 +598,16 @@ void gyre_store_rewind(gyre_store *store);
 gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
                              gyre_error *error);
 
+/* Checksum of a chunk in memory as of `step`. */
+uint64_t gyre_store_hash(const gyre_store *store, uint64_t chunk,
+                         const uint8_t *data, uint64_t step);
+/* Give it its label. */
+void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
+                      const gyre_entry *entry);
 /* Verify chunk in memory against entry; CORRUPT with device, chunk, range. */
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
-                              const float *data, gyre_error *error);
+                              const uint8_t *data, gyre_error *error);
 /* Read and verify one chunk into store->peek, kept for the next call
  * (transfer.c). */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
@@ -506,7 +615,7 @@ gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
 /* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
  * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
-                            const float *data, const bool *skip);
+                            const uint8_t *data, const bool *skip);
 /* Deliver again, from current, the chunks whose byte in `which` is not 0
  * (NULL: all).  Only chunks of trainable tensors have a byte. */
 gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
@@ -518,7 +627,16 @@ gyre_status gyre_store_attach(gyre_store *store,
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
-/* Free what is left of an open round (close, errors). */
+/* Add the parts of a ledger, and fill its sums (ledger.c). */
+void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more);
+void gyre_ledger_sum(gyre_ledger *ledger);
+/* Count for the open round, or for the store when none is.  Any thread while a
+ * round is open. */
+void gyre_store_count(gyre_store *store, const gyre_ledger *more);
+/* WORN when the budget is spent. */
+gyre_status gyre_store_check_wear(const gyre_store *store, gyre_error *error);
+/* Free what is left of an open round (close, errors); what it moved is added
+ * to the store's ledger. */
 void gyre_round_discard(gyre_round *round);
 
 #endif

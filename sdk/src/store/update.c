@@ -17,7 +17,7 @@ static const double scale_ceiling = 0x1p40;
 /* ---- one chunk, in its worker ----------------------------------------- */
 
 static size_t make_segments(const gyre_round *round, uint64_t chunk,
-                            gyre_segment *segments, uint64_t *elements)
+                            gyre_segment *segments)
 {
     const gyre_store *store = round->store;
     const float *g =
@@ -26,7 +26,6 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
     size_t cursor = GYRE_RUN_FIRST, n = 0;
     gyre_run run;
 
-    *elements = 0;
     while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
         segments[n++] = (gyre_segment){
             .at = run.at,
@@ -35,32 +34,37 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
             .g = round->skip[run.tensor] ? NULL : g + run.at,
             .scalars = round->scalars + run.tensor * GYRE_OPT_MAX_SCALARS,
         };
-        *elements += run.n;
     }
     return n;
 }
 
-static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
-                        const gyre_segment *segments, size_t n)
+/* What a chunk moved.  Near the storage gradients come down and parameters go
+ * up; on the host the state crosses the link both ways instead. */
+static void count_bytes(gyre_round *round, uint64_t chunk,
+                        const gyre_segment *segments, size_t n,
+                        uint64_t delivered)
 {
     const gyre_layout *layout = &round->store->layout;
-    uint64_t useful =
-        elements * gyre_layout_vars(layout, chunk) * sizeof(float);
-    uint64_t down = 0;
+    uint64_t useful = gyre_layout_useful_bytes(layout, chunk);
+    gyre_ledger l = {
+        .parameter_up = delivered,
+        .state_read = useful,
+        .state_write = useful,
+        .padding_read = gyre_layout_chunk_bytes(layout, chunk) - useful,
+        .padding_write = gyre_layout_chunk_bytes(layout, chunk) - useful,
+    };
 
     for (size_t i = 0; i < n; i++)
         if (segments[i].g != NULL)
-            down += segments[i].n * sizeof(float);
-    atomic_fetch_add(&round->useful_bytes, useful);
-    atomic_fetch_add(&round->padding_bytes,
-                     gyre_layout_chunk_bytes(layout, chunk) - useful);
-    atomic_fetch_add(&round->down_bytes, down);
+            l.elements += segments[i].n;
+    l.gradient_down = l.elements * sizeof(float);
+    gyre_store_count(round->store, &l);
 }
 
 /* A chunk whose old contents do not match: say which, from its label, which
  * the update does not touch. */
 static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
-                                 uint64_t chunk, const float *data,
+                                 uint64_t chunk, const uint8_t *data,
                                  gyre_error *error)
 {
     gyre_entry wrong = round->store->current[chunk];
@@ -68,7 +72,7 @@ static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
     return gyre_store_verify(round->store, device, chunk, &wrong, data, error);
 }
 
-static void deliver(gyre_round *round, uint64_t chunk, const float *data)
+static uint64_t deliver(gyre_round *round, uint64_t chunk, const uint8_t *data)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
@@ -76,20 +80,20 @@ static void deliver(gyre_round *round, uint64_t chunk, const float *data)
     bool last = false;
     gyre_run run;
 
-    atomic_fetch_add(&round->up_bytes, up);
     atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
     while (gyre_layout_next_run(layout, chunk, &cursor, &run))
         if (layout->tensors[run.tensor].out != NULL)
             last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
-    if (!last)
-        return;
-    pthread_mutex_lock(&round->lock);
-    pthread_cond_broadcast(&round->moved);
-    pthread_mutex_unlock(&round->lock);
+    if (last) {
+        pthread_mutex_lock(&round->lock);
+        pthread_cond_broadcast(&round->moved);
+        pthread_mutex_unlock(&round->lock);
+    }
+    return up;
 }
 
 static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, int *write, gyre_error *error)
 {
     gyre_round *round = user;
     gyre_store *store = round->store;
@@ -97,18 +101,20 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     const gyre_entry *old = &store->current[work.chunk];
     gyre_entry *fresh = &round->fresh[work.chunk];
     gyre_segment *segments = round->segments + device * (round->max_runs + 1);
-    uint64_t elements;
+    gyre_var vars[GYRE_STORE_VARS];
     gyre_update_job job = {
         .opt = store->opt,
         .data = data,
-        .vars = gyre_layout_vars(layout, work.chunk),
+        .vars = vars,
+        .var_count = gyre_layout_all_vars(layout, work.chunk, vars),
         .elements = gyre_layout_chunk_elements(layout, work.chunk),
         .segments = segments,
         .q = round->q,
         .check = store->check_reads,
+        .isa = gyre_context_isa(store->context),
     };
 
-    job.segment_count = make_segments(round, work.chunk, segments, &elements);
+    job.segment_count = make_segments(round, work.chunk, segments);
     fresh->step = store->now.step + 1;
     fresh->version =
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
@@ -120,10 +126,9 @@ static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
     if (job.check && job.before != old->hash)
         return read_mismatch(round, device, work.chunk, data, error);
     fresh->hash = job.after;
-    gyre_format_label(data + job.vars * job.elements, store->uuid,
-                      store->generation, work.chunk, fresh);
-    count_bytes(round, work.chunk, elements, segments, job.segment_count);
-    deliver(round, work.chunk, data);
+    gyre_store_label(store, work.chunk, data, fresh);
+    count_bytes(round, work.chunk, segments, job.segment_count,
+                deliver(round, work.chunk, data));
     atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
     *write = (int)fresh->version;
     return GYRE_OK;
@@ -272,6 +277,7 @@ static void take_norm(gyre_round *round)
         round->q = (float)(1.0 / (round->scale * round->denominator) * k);
     round->report.norm = norm;
     round->report.norm_clipped = norm * k;
+    round->report.norm_compressed = norm * k;
     round->report.clip_coefficient = k;
     round->report.loss_scale = round->scale;
     round->report.round = round->store->now.round + 1;
@@ -401,6 +407,7 @@ static void adopt(gyre_round *round)
 
     store->now.round++;
     store->rounds_since++;
+    round->ledger.rounds = 1;
     scale_after(round);
     if (round->report.skipped)
         return;
@@ -457,7 +464,6 @@ static gyre_status end_round(gyre_round *round, const void *blob,
     if (status != GYRE_OK)
         return fall_back(round, lost, status, error);
     round->report.committed = 1;
-    round->report.commit_bytes = store->commit_bytes;
     return GYRE_OK;
 }
 
@@ -467,11 +473,14 @@ static void fill_report(gyre_round *round, uint64_t begun)
     uint64_t now = gyre_now();
 
     atomic_fetch_add(&round->exposed_ns, now - begun);
-    r->gradient_bytes = atomic_load(&round->down_bytes);
-    r->parameter_bytes = atomic_load(&round->up_bytes);
-    r->read_bytes = atomic_load(&round->useful_bytes);
-    r->write_bytes = r->read_bytes;
-    r->padding_bytes = 2 * atomic_load(&round->padding_bytes);
+    r->ledger = round->ledger;
+    gyre_ledger_sum(&r->ledger);
+    r->gradient_bytes = r->ledger.gradient_down;
+    r->parameter_bytes = r->ledger.parameter_up;
+    r->read_bytes = r->ledger.state_read;
+    r->write_bytes = r->ledger.state_write;
+    r->padding_bytes = r->ledger.padding_read + r->ledger.padding_write;
+    r->commit_bytes = r->ledger.commit_write;
     r->exposed_ns = atomic_load(&round->exposed_ns);
     r->store_ns =
         round->stats.first_ns != 0 ? now - round->stats.first_ns : now - begun;

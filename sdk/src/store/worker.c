@@ -26,7 +26,7 @@ typedef enum buffer_state { FREE, READING, READY, WRITING } buffer_state;
 typedef struct buffer {
     buffer_state state;
     gyre_work work;
-    float *data;
+    uint8_t *data;
     uint64_t begun;
 } buffer;
 
@@ -43,7 +43,7 @@ struct gyre_worker {
     uint32_t file;
     buffer *buffers;
     uint64_t buffer_bytes;
-    float *block; /* all buffers, one behind the other */
+    uint8_t *block; /* all buffers, one behind the other */
 
     /* under lock */
     command command;
@@ -511,7 +511,7 @@ static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
         (void)madvise(w->block, bytes, MADV_HUGEPAGE);
     memset(w->block, 0, bytes);
     for (uint32_t i = 0; i < store->buffers; i++)
-        w->buffers[i].data = w->block + i * (w->buffer_bytes / sizeof(float));
+        w->buffers[i].data = w->block + i * w->buffer_bytes;
     return GYRE_OK;
 }
 
