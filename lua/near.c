@@ -41,7 +41,7 @@ static const char *const codec_words[] = {"f32", "bf16", "bf16-stochastic",
 static void read_codecs(lua_State *L, int t, int anchor, gyre_store_spec *spec)
 {
     int type = lua_getfield(L, t, "state");
-    gyre_slot_codec *list;
+    gyre_slot_codec *list = NULL;
     size_t n = 0;
 
     if (type == LUA_TSTRING) {
@@ -79,8 +79,6 @@ static void read_codecs(lua_State *L, int t, int anchor, gyre_store_spec *spec)
     } else if (type != LUA_TNIL) {
         luaL_error(L, "field 'state': codec or table expected, got %s",
                    lua_typename(L, type));
-    } else {
-        list = NULL;
     }
     lua_pop(L, 1);
     spec->codecs = list;
