@@ -17,6 +17,7 @@ cli_tests += \
 	tests/cli/same.test \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
+	tests/cli/near.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
