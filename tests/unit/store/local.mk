@@ -16,10 +16,12 @@ check_PROGRAMS += \
 	tests/unit/store/test_independence \
 	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \
+	tests/unit/store/test_ledger \
 	tests/unit/store/test_lifetime \
 	tests/unit/store/test_links \
 	tests/unit/store/test_mend \
 	tests/unit/store/test_micro \
+	tests/unit/store/test_near \
 	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
@@ -29,6 +31,7 @@ check_PROGRAMS += \
 
 # Many stores: minutes under valgrind.
 slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
+slow_tests += tests/unit/store/test_near
 # A child that ends in mid-import holds memory, which valgrind calls an error.
 slow_tests += tests/unit/store/test_safetensors
 
@@ -38,8 +41,10 @@ tests_unit_store_test_emulated_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
 tests_unit_store_test_inplace_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
+tests_unit_store_test_ledger_LDADD = $(store_LDADD)
 tests_unit_store_test_lifetime_LDADD = $(store_LDADD)
 tests_unit_store_test_links_LDADD = $(store_LDADD)
+tests_unit_store_test_near_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_open_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
