@@ -2,6 +2,7 @@
 device_sources = \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
+	sdk/src/device/feedback.c \
 	sdk/src/device/feedback.h \
 	sdk/src/device/module.h \
 	sdk/src/device/open.c \
