@@ -94,11 +94,15 @@ static void put_values(const strip *s, const gyre_update_job *job, size_t grain,
 {
     for (size_t v = 0; v < job->var_count; v++) {
         const gyre_var *var = &job->vars[v];
+        uint32_t key[2];
 
-        if (var->codec != GYRE_STATE_F32)
-            gyre_state_encode(var->codec, job->isa, s->value[v],
-                              job->data + var->at + grain * var->stride,
-                              segment->key, index);
+        if (var->codec == GYRE_STATE_F32)
+            continue;
+        if (gyre_state_is_random(var->codec))
+            gyre_state_grain_key(segment->key, (uint32_t)v, index, key);
+        gyre_state_encode(var->codec, job->isa, s->value[v],
+                          job->data + var->at + grain * var->stride, key,
+                          index);
     }
 }
 

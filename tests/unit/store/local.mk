@@ -25,6 +25,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
+	tests/unit/store/test_residual \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip
@@ -47,6 +48,7 @@ tests_unit_store_test_links_LDADD = $(store_LDADD)
 tests_unit_store_test_near_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_open_LDADD = $(store_LDADD)
+tests_unit_store_test_residual_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
