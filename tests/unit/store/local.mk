@@ -28,7 +28,8 @@ check_PROGRAMS += \
 	tests/unit/store/test_residual \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
-	tests/unit/store/test_skip
+	tests/unit/store/test_skip \
+	tests/unit/store/test_stream
 
 # Many stores: minutes under valgrind.
 slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
@@ -53,5 +54,6 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+tests_unit_store_test_stream_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
