@@ -62,7 +62,7 @@ check_DATA += tests/json_get$(EXEEXT)
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
-gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
+gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs:$(abs_top_builddir)/plugins/compressors/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

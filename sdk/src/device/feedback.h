@@ -8,10 +8,11 @@
  *     e' = a - D(c)                e_next NULL: not kept
  *     leaf of D(c)                 for the norm of what the optimizer sees
  *
- * The same bits on every instruction set.  With topk in f32, 16-bit topk, fp8
- * and quantize by nearest, D(c) + e' = a bit for bit (the subtraction is exact:
- * D(c) is 0, or within a factor of two of a, by Sterbenz' lemma); with
- * stochastic rounding and sign within one ulp of max(|a|, |D(c)|).
+ * An a of -0 counts as +0.  The same bits on every instruction set.  With topk
+ * in f32, 16-bit topk, fp8 and quantize by nearest, D(c) + e' = a bit for bit
+ * (the subtraction is exact: D(c) is 0, or within a factor of two of a, by
+ * Sterbenz' lemma); with stochastic rounding and sign within one ulp of
+ * max(|a|, |D(c)|).
  */
 #ifndef GYRE_SRC_DEVICE_FEEDBACK_H
 #define GYRE_SRC_DEVICE_FEEDBACK_H
@@ -43,9 +44,10 @@ typedef struct gyre_feedback_job {
 void gyre_feedback_run(gyre_feedback_job *job);
 
 /* One survey pass over the same a, without writing anything: adds to `summary`
- * (gyre_codec_survey).  Reads g, e, q, kappa, n, place, decided. */
-void gyre_feedback_survey(const gyre_feedback_job *job, uint32_t pass,
-                          void *summary);
+ * (gyre_codec_survey).  Reads codec, isa, g, e, q, kappa, n, place, decided;
+ * `elements`: of the whole survey.  Sets `finite`. */
+void gyre_feedback_survey(gyre_feedback_job *job, uint32_t pass,
+                          uint64_t elements, void *summary);
 
 /* The key of a tensor's roundings in a step, from the store's seed, the hash of
  * the tensor's name, the slot (0xffff: a compressor) and t. */

@@ -3,6 +3,7 @@ device_sources = \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
 	sdk/src/device/element.h \
+	sdk/src/device/feedback.c \
 	sdk/src/device/feedback.h \
 	sdk/src/device/q8.c \
 	sdk/src/device/reduce.c \

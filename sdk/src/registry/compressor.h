@@ -87,10 +87,11 @@ int gyre_codec_accumulate(const gyre_codec *codec, const uint8_t *payload,
 size_t gyre_codec_survey_bytes(const gyre_codec *codec); /* 0: no barrier */
 size_t gyre_codec_decided_bytes(const gyre_codec *codec);
 /* `place`: elements of all tensors surveyed before it, each tensor's count
- * rounded up to a grain; the same number goes into compress. */
+ * rounded up to a grain; the same number goes into compress.  `elements`: of
+ * the whole survey, known beforehand. */
 void gyre_codec_survey(const gyre_codec *codec, uint32_t pass,
                        const void *decided, const float *x, size_t n,
-                       uint64_t place, void *summary);
+                       uint64_t place, uint64_t elements, void *summary);
 void gyre_codec_merge(const gyre_codec *codec, void *into, const void *from);
 /* 1: another pass; 0: `decided` is ready for compress.  `extent`: first place
  * behind all elements. */
