@@ -8,6 +8,7 @@ tests_unit_store_libfixture_la_SOURCES = \
 store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 
 check_PROGRAMS += \
+	tests/unit/store/test_codecs \
 	tests/unit/store/test_commit \
 	tests/unit/store/test_early \
 	tests/unit/store/test_emulated \
@@ -37,6 +38,7 @@ slow_tests += tests/unit/store/test_near
 # A child that ends in mid-import holds memory, which valgrind calls an error.
 slow_tests += tests/unit/store/test_safetensors
 
+tests_unit_store_test_codecs_LDADD = $(store_LDADD)
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_emulated_LDADD = $(store_LDADD)
