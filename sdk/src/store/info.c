@@ -12,16 +12,9 @@ static uint64_t padding_of(const gyre_layout *layout)
 {
     uint64_t bytes = 0;
 
-    for (uint64_t c = 0; c < layout->chunks; c++) {
-        size_t cursor = GYRE_RUN_FIRST;
-        uint64_t elements = 0;
-        gyre_run run;
-
-        while (gyre_layout_next_run(layout, c, &cursor, &run))
-            elements += run.n;
+    for (uint64_t c = 0; c < layout->chunks; c++)
         bytes += gyre_layout_chunk_bytes(layout, c) -
-                 elements * gyre_layout_vars(layout, c) * sizeof(float);
-    }
+                 gyre_layout_useful_bytes(layout, c);
     return bytes;
 }
 
@@ -72,6 +65,13 @@ gyre_status gyre_store_get_info(const gyre_store *store, gyre_store_info *info,
     full.variant = store->variant;
     full.io = gyre_workers_engine(store);
     full.loss_scale = store->now.scaler.scale;
+    full.compressor = store->compressor;
+    full.compressor_version = store->compressor_version;
+    full.residual = store->residual_mode;
+    full.spill = layout->gradient_grain != 0;
+    full.exact = !store->inexact;
+    full.seed = store->seed;
+    full.written = store->last.written;
     full.size = info->size;
     memcpy(info, &full, size);
     return GYRE_OK;
@@ -127,6 +127,28 @@ const char *gyre_store_slot(const gyre_store *store, size_t slot)
     return slot < store->layout.slots ? store->slot_names[slot] : NULL;
 }
 
+gyre_state_codec gyre_store_codec(const gyre_store *store, int slot)
+{
+    return slot >= -1 && slot < (int)store->layout.slots
+               ? store->layout.codecs[1 + slot]
+               : GYRE_STATE_F32;
+}
+
+const char *gyre_state_codec_name(gyre_state_codec codec)
+{
+    return gyre_state_name(codec);
+}
+
+const char *gyre_store_compressor_setting(const gyre_store *store, size_t index,
+                                          double *value)
+{
+    if (index >= store->compressor_setting_count)
+        return NULL;
+    if (value != NULL)
+        *value = store->compressor_settings[index].value;
+    return store->compressor_settings[index].name;
+}
+
 /* ---- planning --------------------------------------------------------- */
 
 /* What a worker costs beside its buffers: the touched part of its stack, its
@@ -158,8 +180,9 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
     uint64_t round = store->read_only ? 0 : l->train_grains * (8 + 2);
 
     /* One more is what gyre_store_read keeps. */
-    plan->buffer_bytes = gyre_layout_max_chunk_bytes(l) *
-                         ((uint64_t)store->buffers * l->devices + 1);
+    plan->buffer_bytes =
+        gyre_workers_buffer_bytes(store) * store->buffers * l->devices +
+        gyre_layout_max_chunk_bytes(l);
     plan->gradient_bytes =
         store->read_only ? 0 : l->train_grains * GYRE_GRAIN * 4;
     plan->leaf_bytes = round > digest ? round : digest; /* never both */
@@ -168,7 +191,7 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
         l->train_chunks * (sizeof(gyre_entry) + 9) + l->area_bytes +
         l->blob_capacity + tensors * (sizeof(gyre_tensor_state) + 16);
     plan->other_bytes = (uint64_t)l->devices * WORKER_FIXED +
-                        l->chunks * 2 * sizeof(gyre_work) +
+                        l->chunks * 2 * sizeof(gyre_push) +
                         max_runs(l) * l->devices * sizeof(gyre_segment) +
                         tensors * (GYRE_OPT_MAX_SCALARS * 4 + 64 + 96);
     plan->total_bytes = plan->buffer_bytes + plan->gradient_bytes +
@@ -223,6 +246,8 @@ gyre_status gyre_store_make_plan(gyre_context *context,
     if (status != GYRE_OK)
         return status;
     status = gyre_store_prepare(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     if (status == GYRE_OK)
         status = gyre_store_lay_out(store, error);
     if (status == GYRE_OK) {
