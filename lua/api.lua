@@ -214,7 +214,8 @@ write_rate, rate (both in turn) in bytes per second, weight, bytes, direct.
 Options: bytes (room on each), seconds.  Block files are only read.]]
 f "fsck" "path: string, options?: table" "table FAIL" [[
 Check a closed store; options repair and salvage.  The report has chunks,
-problems, step, previous_whole, repaired, salvaged and list.]]
+problems, notes (what a crash left and commits mend), step, previous_whole,
+repaired, salvaged and list.]]
 f "context" "options?: table" "gyre.context FAIL" [[
 A context of its own: plugin_path, instruction_set, trace_records (spans of
 each thread; 0: no trace).]]

@@ -463,11 +463,11 @@ GYRE_API gyre_status gyre_store_ledger(const gyre_store *store,
 
 typedef struct gyre_wear {
     size_t size;
-    uint64_t written;         /* to flash in the store's life, as committed */
-    uint64_t budget;          /* 0: none */
-    double endurance;         /* as given; 0: unknown */
-    double bytes_per_round;   /* mean since open; 0 before the first */
-    double rounds_left;       /* until `endurance` is used; infinity: unknown */
+    uint64_t written;       /* to flash in the store's life, as committed */
+    uint64_t budget;        /* 0: none */
+    double endurance;       /* as given; 0: unknown */
+    double bytes_per_round; /* mean since open; 0 before the first */
+    double rounds_left;     /* until `endurance` is used; infinity: unknown */
     double budget_rounds_left; /* until the budget is; infinity: none */
 } gyre_wear;
 
@@ -546,6 +546,9 @@ typedef struct gyre_fsck_problem {
                            "label" (data whole); else "superblock",
                            "manifest", "record", "truncated", "dirty" */
     const char *text;   /* the whole finding, with the tensor range */
+    int note;           /* no problem: a record that a crash inside a commit
+                           left torn or behind.  All of the newest whole commit
+                           is there, and commits to come write it anew */
 } gyre_fsck_problem;
 
 typedef struct gyre_fsck_report {
@@ -557,6 +560,7 @@ typedef struct gyre_fsck_report {
                            is: repair will roll back */
     int repaired;
     int salvaged;
+    uint64_t notes; /* told, and not among the problems */
 } gyre_fsck_report;
 
 enum {
@@ -569,9 +573,10 @@ enum {
 
 /*
  * Check a closed store; needs no optimizer.  `each` (may be NULL) is called by
- * this thread, once a problem.  OK also when problems were found; errors are
- * those that keep it from looking (NOT_FOUND, BUSY, NO_MEMORY) or from mending
- * (IO: a commit record, or a chunk to be salvaged, cannot be read).
+ * this thread, once a problem or note.  OK also when problems were found;
+ * errors are those that keep it from looking (NOT_FOUND, BUSY, NO_MEMORY) or
+ * from mending (IO: a commit record, or a chunk to be salvaged, cannot be
+ * read).
  */
 GYRE_API gyre_status gyre_store_fsck(
     gyre_context *context, const char *path, const gyre_store_options *options,
