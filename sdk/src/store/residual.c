@@ -123,12 +123,22 @@ gyre_status gyre_round_tell_overflow(const gyre_round *round, gyre_error *error)
 
 /* ---- barrier ---------------------------------------------------------- */
 
+static uint64_t count_surveyed(const gyre_round *round)
+{
+    const gyre_layout *layout = &round->store->layout;
+    uint64_t elements = 0;
+
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (!round->skip[i])
+            elements += layout->tensors[i].elements;
+    return elements;
+}
+
 static void survey_pass(gyre_round *round, uint32_t pass, void *summary,
-                        uint64_t *elements)
+                        uint64_t elements)
 {
     const gyre_layout *layout = &round->store->layout;
 
-    *elements = 0;
     for (uint64_t c = 0; c < layout->train_chunks; c++) {
         size_t cursor = GYRE_RUN_FIRST;
         gyre_run run;
@@ -138,8 +148,7 @@ static void survey_pass(gyre_round *round, uint32_t pass, void *summary,
 
             if (round->skip[run.tensor])
                 continue;
-            gyre_feedback_survey(&job, pass, summary);
-            *elements += run.n;
+            gyre_feedback_survey(&job, pass, elements, summary);
         }
     }
 }
@@ -149,7 +158,7 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
     gyre_store *store = round->store;
     size_t bytes = gyre_codec_survey_bytes(store->codec);
     void *summary = gyre_alloc(store->context, bytes, 1);
-    uint64_t elements;
+    uint64_t elements = count_surveyed(round);
     uint32_t pass = 0;
 
     if (summary == NULL)
@@ -159,7 +168,7 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
     memset(round->decided, 0, gyre_codec_decided_bytes(store->codec));
     do {
         memset(summary, 0, bytes);
-        survey_pass(round, pass, summary, &elements);
+        survey_pass(round, pass, summary, elements);
     } while (gyre_codec_decide(store->codec, pass++, summary, elements,
                                store->layout.train_grains * GYRE_GRAIN,
                                round->decided));
