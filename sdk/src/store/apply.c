@@ -194,57 +194,93 @@ static bool is_doomed(const gyre_round *round, uint64_t chunk)
            !gyre_round_finite(round, chunk);
 }
 
-static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, gyre_work_result *result,
-                                gyre_error *error)
+/* The job of a lane, for this chunk. */
+static gyre_chunk_job *set_job(gyre_round *round, uint32_t device,
+                               gyre_work work, uint8_t *data)
 {
-    gyre_round *round = user;
     gyre_store *store = round->store;
     const gyre_layout *layout = &store->layout;
-    const gyre_entry *old = &store->current[work.chunk];
     gyre_entry *fresh = &round->fresh[work.chunk];
-    gyre_segment *segments = round->segments + device * (round->max_runs + 1);
-    gyre_var vars[GYRE_STORE_VARS];
-    gyre_ledger l = {0};
-    gyre_update_job job = {
-        .opt = store->opt,
-        .codec = store->codec,
-        .data = data,
-        .vars = vars,
-        .var_count = gyre_layout_all_vars(layout, work.chunk, vars),
-        .elements = gyre_layout_chunk_elements(layout, work.chunk),
-        .segments = segments,
-        .q = scale_of(round),
-        .check = store->check_reads,
-        .isa = gyre_context_isa(store->context),
-    };
-    gyre_status status;
+    size_t place = device * round->lanes + work.lane;
+    gyre_chunk_job *j = &round->jobs[place];
 
-    if (is_doomed(round, work.chunk))
-        return GYRE_OK;
-    job.segment_count = make_segments(round, work.chunk, segments, &l);
-    status = find_gradients(round, device, work, segments, &l, error);
-    if (status != GYRE_OK)
-        return status;
     fresh->step = store->now.step + 1;
     fresh->version =
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
-    job.seed_before =
-        gyre_format_seed(store->uuid, store->generation, work.chunk, old->step);
-    job.seed_after = gyre_format_seed(store->uuid, store->generation,
-                                      work.chunk, fresh->step);
-    gyre_device_update(&job);
-    if (job.check && job.before != old->hash)
+    memset(&j->ledger, 0, sizeof(j->ledger));
+    j->job = (gyre_update_job){
+        .opt = store->opt,
+        .codec = store->codec,
+        .data = data,
+        .vars = j->vars,
+        .var_count = gyre_layout_all_vars(layout, work.chunk, j->vars),
+        .elements = gyre_layout_chunk_elements(layout, work.chunk),
+        .segments = round->segments + place * (round->max_runs + 1),
+        .q = scale_of(round),
+        .check = store->check_reads,
+        .isa = gyre_context_isa(store->context),
+        .seed_before =
+            gyre_format_seed(store->uuid, store->generation, work.chunk,
+                             store->current[work.chunk].step),
+        .seed_after = gyre_format_seed(store->uuid, store->generation,
+                                       work.chunk, fresh->step),
+    };
+    return j;
+}
+
+/* The job is done: what it read and what it made. */
+static gyre_status end_chunk(void *user, uint32_t device, gyre_work work,
+                             uint8_t *data, gyre_work_result *result,
+                             gyre_error *error)
+{
+    gyre_round *round = user;
+    gyre_store *store = round->store;
+    gyre_entry *fresh = &round->fresh[work.chunk];
+    gyre_chunk_job *j = &round->jobs[device * round->lanes + work.lane];
+    gyre_status status = gyre_device_finish(gyre_workers_device(store, device),
+                                            work.lane, &j->job, error);
+
+    if (status != GYRE_OK)
+        return status;
+    if (j->job.check && j->job.before != store->current[work.chunk].hash)
         return read_mismatch(round, device, work.chunk, data, error);
-    fresh->hash = job.after;
+    fresh->hash = j->job.after;
     gyre_store_label(store, work.chunk, data, fresh);
     result->link_after =
         gyre_store_deliver(store, work.chunk, data, round->skip);
     atomic_fetch_or(&round->chunk_state[work.chunk],
                     GYRE_CHUNK_DELIVERED | GYRE_CHUNK_UPDATED);
-    count_state(round, work.chunk, result->link_after, &l);
-    gyre_store_count(store, &l);
+    count_state(round, work.chunk, result->link_after, &j->ledger);
+    gyre_store_count(store, &j->ledger);
     result->write = (int)fresh->version;
+    return GYRE_OK;
+}
+
+static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
+{
+    gyre_round *round = user;
+    gyre_device *compute = gyre_workers_device(round->store, device);
+    gyre_segment *segments;
+    gyre_chunk_job *j;
+    gyre_status status;
+
+    if (is_doomed(round, work.chunk))
+        return GYRE_OK;
+    j = set_job(round, device, work, data);
+    segments = round->segments +
+               (device * round->lanes + work.lane) * (round->max_runs + 1);
+    j->job.segment_count =
+        make_segments(round, work.chunk, segments, &j->ledger);
+    status = find_gradients(round, device, work, segments, &j->ledger, error);
+    if (status == GYRE_OK)
+        status = gyre_device_submit(compute, work.lane, &j->job, error);
+    if (status != GYRE_OK)
+        return status;
+    if (gyre_device_lanes(compute) == 1)
+        return end_chunk(user, device, work, data, result, error);
+    result->pending = true;
     return GYRE_OK;
 }
 
@@ -299,6 +335,7 @@ void gyre_round_start(gyre_round *round)
                           .read_gradient = bytes_taken,
                           .link_before = bytes_down,
                           .process = update_chunk,
+                          .finish = end_chunk,
                           .delivered = delivered,
                           .ended = gyre_round_stream_ended,
                           .user = round};

@@ -85,10 +85,12 @@ static gyre_status write_area(gyre_store *store, uint32_t area,
                                 layout->area_at[area], error);
     if (status == GYRE_OK)
         status = gyre_workers_flush(store, error);
-    if (status == GYRE_OK)
-        gyre_store_count(
-            store, &(gyre_ledger){.commit_write = bytes * layout->devices});
-    return status;
+    if (status != GYRE_OK)
+        return status;
+    store->commit_bytes = bytes * layout->devices;
+    gyre_store_count(store,
+                     &(gyre_ledger){.commit_write = store->commit_bytes});
+    return GYRE_OK;
 }
 
 /* The record in `area` may or may not stand: make sure that it does not. */

@@ -202,9 +202,17 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
         (gyre_round_decided_bytes(round) > 0 && round->decided == NULL))
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
     count_chunks(round);
+    for (uint32_t d = 0; d < layout->devices; d++) {
+        uint32_t lanes = gyre_device_lanes(gyre_workers_device(store, d));
+
+        round->lanes = lanes > round->lanes ? lanes : round->lanes;
+    }
+    round->jobs = gyre_alloc(context, layout->devices * round->lanes,
+                             sizeof(gyre_chunk_job));
     round->segments = gyre_alloc(
-        context, (round->max_runs + 1) * layout->devices, sizeof(gyre_segment));
-    if (round->segments == NULL)
+        context, (round->max_runs + 1) * layout->devices * round->lanes,
+        sizeof(gyre_segment));
+    if (round->segments == NULL || round->jobs == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
     return gyre_round_hold(round, error);
 }
@@ -236,7 +244,10 @@ void gyre_round_discard(gyre_round *round)
     gyre_free(context, round->kept_leaves, grains, sizeof(double));
     gyre_free(context, round->kappa_before, tensors, sizeof(float));
     gyre_free(context, round->decided, gyre_round_decided_bytes(round), 1);
-    gyre_free(context, round->segments, (round->max_runs + 1) * layout->devices,
+    gyre_free(context, round->jobs, layout->devices * round->lanes,
+              sizeof(gyre_chunk_job));
+    gyre_free(context, round->segments,
+              (round->max_runs + 1) * layout->devices * round->lanes,
               sizeof(gyre_segment));
     pthread_cond_destroy(&round->taken_some);
     pthread_cond_destroy(&round->moved);

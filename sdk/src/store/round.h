@@ -78,6 +78,13 @@ typedef struct gyre_taken {
     uint64_t payload; /* of its wire blocks; the rest is frame */
 } gyre_taken;
 
+/* What a lane of a device is at. */
+typedef struct gyre_chunk_job {
+    gyre_update_job job;
+    gyre_var vars[GYRE_STORE_VARS];
+    gyre_ledger ledger;
+} gyre_chunk_job;
+
 struct gyre_round {
     gyre_store *store;
     gyre_round_state state;
@@ -104,8 +111,10 @@ struct gyre_round {
     _Atomic uint64_t *tensor_left;
     _Atomic uint8_t *chunk_state;
     gyre_entry *fresh;      /* [train_chunks]: entries of updated chunks */
-    gyre_segment *segments; /* [devices][max_runs] */
+    gyre_chunk_job *jobs;   /* [devices][lanes] */
+    gyre_segment *segments; /* [devices][lanes][max_runs + 1] */
     size_t max_runs;
+    uint32_t lanes; /* the most of any device */
 
     gyre_taken *taken;   /* [train_chunks], with an intake */
     double *kept_leaves; /* [train_grains], with a compressor: of D(c) */
