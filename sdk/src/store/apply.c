@@ -69,9 +69,9 @@ static void count_wire(const gyre_round *round, const gyre_taken *taken,
 
     if (from_region) {
         l->gradient_read = taken->payload;
-        l->padding_read += gyre_round_up(taken->bytes,
-                                         round->store->layout.align) -
-                           taken->payload;
+        l->padding_read +=
+            gyre_round_up(taken->bytes, round->store->layout.align) -
+            taken->payload;
         l->gradient_up = near ? 0 : taken->payload;
         l->frame_bytes = near ? 0 : frame;
     } else if (near) {
