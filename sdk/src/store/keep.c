@@ -69,6 +69,23 @@ static float *residual_of(const gyre_store *store, uint64_t train)
 
 /* ---- to storage ------------------------------------------------------- */
 
+/* A chunk that went to storage, or came from there. */
+static void count(gyre_store *store, uint64_t chunk, bool up)
+{
+    uint64_t useful = gyre_layout_useful_bytes(&store->layout, chunk);
+    uint64_t rest = gyre_layout_chunk_bytes(&store->layout, chunk) - useful;
+    gyre_ledger l = {0};
+
+    if (up) {
+        l.residual_up = useful;
+        l.padding_read = rest;
+    } else {
+        l.residual_down = useful;
+        l.padding_write = rest;
+    }
+    gyre_store_count(store, &l);
+}
+
 static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
                               uint8_t *data, gyre_work_result *result,
                               gyre_error *error)
@@ -96,6 +113,7 @@ static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
     entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
     gyre_store_label(store, work.chunk, data, entry);
+    count(store, work.chunk, false);
     result->write = (int)entry->version;
     return GYRE_OK;
 }
@@ -138,11 +156,13 @@ static gyre_status load_chunk(void *user, uint32_t device, gyre_work work,
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
     (void)result;
-    if (status == GYRE_OK)
-        memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
-               data,
-               gyre_layout_chunk_elements(layout, work.chunk) * sizeof(float));
-    return status;
+    if (status != GYRE_OK)
+        return status;
+    memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
+           data,
+           gyre_layout_chunk_elements(layout, work.chunk) * sizeof(float));
+    count(store, work.chunk, true);
+    return GYRE_OK;
 }
 
 static bool clear(gyre_store *store)
