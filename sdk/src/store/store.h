@@ -369,8 +369,8 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
-    gyre_ledger ledger;    /* all rounds since open; the sums not filled */
+    uint64_t commit_bytes;      /* written by the last commit, all devices */
+    gyre_ledger ledger;         /* all rounds since open; the sums not filled */
     pthread_mutex_t count_lock; /* of it, and of the open round's */
     /* All bytes written to devices in the store's life: what the records say,
      * and what the workers have written since.  No rollback takes it back; a

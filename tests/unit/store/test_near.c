@@ -415,9 +415,8 @@ static void test_no_compressor(void **state)
 /* Residuals off, volatile and committed; no clip, exact and late. */
 static void each_way(script s, double ratio)
 {
-    static const gyre_residual residuals[] = {GYRE_RESIDUAL_OFF,
-                                              GYRE_RESIDUAL_VOLATILE,
-                                              GYRE_RESIDUAL_COMMITTED};
+    static const gyre_residual residuals[] = {
+        GYRE_RESIDUAL_OFF, GYRE_RESIDUAL_VOLATILE, GYRE_RESIDUAL_COMMITTED};
     static const struct {
         double clip;
         bool late;
