@@ -67,6 +67,8 @@ static float *residual_of(const gyre_store *store, uint64_t train)
            gyre_layout_first_grain(&store->layout, train) * GYRE_GRAIN;
 }
 
+/* ---- to storage ------------------------------------------------------- */
+
 /* Of a chunk, what crosses the host link. */
 static uint64_t useful_of(void *user, uint64_t chunk)
 {
@@ -75,7 +77,22 @@ static uint64_t useful_of(void *user, uint64_t chunk)
     return gyre_layout_useful_bytes(&store->layout, chunk);
 }
 
-/* ---- to storage ------------------------------------------------------- */
+/* A chunk that went to storage, or came from there. */
+static void count(gyre_store *store, uint64_t chunk, bool up)
+{
+    uint64_t useful = useful_of(store, chunk);
+    uint64_t rest = gyre_layout_chunk_bytes(&store->layout, chunk) - useful;
+    gyre_ledger l = {0};
+
+    if (up) {
+        l.residual_up = useful;
+        l.padding_read = rest;
+    } else {
+        l.residual_down = useful;
+        l.padding_write = rest;
+    }
+    gyre_store_count(store, &l);
+}
 
 static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
                               uint8_t *data, gyre_work_result *result,
@@ -104,6 +121,7 @@ static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
     entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
     gyre_store_label(store, work.chunk, data, entry);
+    count(store, work.chunk, false);
     result->write = (int)entry->version;
     return GYRE_OK;
 }
@@ -113,32 +131,20 @@ gyre_status gyre_residual_save(gyre_store *store, gyre_error *error)
     const gyre_layout *layout = &store->layout;
     gyre_stream stream = {
         .process = save_chunk, .link_before = useful_of, .user = store};
-    gyre_ledger ledger = {0};
-    gyre_status status;
+    uint64_t count = 0;
 
     if (!layout->residual || store->residual.unsaved == NULL)
         return GYRE_OK;
     for (uint64_t c = 0; c < layout->train_chunks; c++)
-        if (store->residual.unsaved[c]) {
-            uint64_t useful = useful_of(store, gyre_layout_residual(layout, c));
-
-            ledger.residual_down += useful;
-            ledger.padding_write +=
-                gyre_layout_chunk_bytes(layout,
-                                        gyre_layout_residual(layout, c)) -
-                useful;
-        }
-    if (ledger.residual_down == 0)
+        count += store->residual.unsaved[c];
+    if (count == 0)
         return GYRE_OK;
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < layout->train_chunks; c++)
         if (store->residual.unsaved[c])
             gyre_workers_push(store, gyre_layout_residual(layout, c), 0);
     gyre_workers_close(store);
-    status = gyre_workers_join(store, NULL, error);
-    if (status == GYRE_OK)
-        gyre_store_count(store, &ledger);
-    return status;
+    return gyre_workers_join(store, NULL, error);
 }
 
 void gyre_residual_saved(gyre_store *store)
@@ -158,32 +164,13 @@ static gyre_status load_chunk(void *user, uint32_t device, gyre_work work,
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    result->link_after = useful_of(store, work.chunk);
-    if (status == GYRE_OK)
-        memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
-               data,
-               gyre_layout_chunk_elements(layout, work.chunk) * sizeof(float));
-    return status;
-}
-
-static gyre_status load_all(gyre_store *store, gyre_error *error)
-{
-    const gyre_layout *layout = &store->layout;
-    gyre_stream stream = {
-        .table = store->current, .process = load_chunk, .user = store};
-    gyre_ledger ledger = {0};
-    gyre_status status = gyre_workers_each(store, &stream, layout->state_chunks,
-                                           layout->chunks, error);
-
     if (status != GYRE_OK)
         return status;
-    for (uint64_t c = layout->state_chunks; c < layout->chunks; c++) {
-        uint64_t useful = useful_of(store, c);
-
-        ledger.residual_up += useful;
-        ledger.padding_read += gyre_layout_chunk_bytes(layout, c) - useful;
-    }
-    gyre_store_count(store, &ledger);
+    result->link_after = useful_of(store, work.chunk);
+    memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
+           data,
+           gyre_layout_chunk_elements(layout, work.chunk) * sizeof(float));
+    count(store, work.chunk, true);
     return GYRE_OK;
 }
 
@@ -205,12 +192,15 @@ static bool clear(gyre_store *store)
 gyre_status gyre_residual_load(gyre_store *store, gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
+    gyre_stream stream = {
+        .table = store->current, .process = load_chunk, .user = store};
     gyre_status status = GYRE_OK;
 
     if (store->residual.kappa == NULL)
         return GYRE_OK;
     if (layout->residual)
-        status = load_all(store, error);
+        status = gyre_workers_each(store, &stream, layout->state_chunks,
+                                   layout->chunks, error);
     else if (clear(store))
         gyre_log(store->context, GYRE_LOG_WARNING,
                  "store %s: the residual of %s is volatile and starts from "

@@ -127,7 +127,7 @@ struct gyre_round {
 
     float inv;          /* 1 / (S D) */
     float q;            /* inv k */
-    gyre_ledger ledger; /* under lock while workers run */
+    gyre_ledger ledger; /* see gyre_store_count */
     _Atomic uint64_t exposed_ns;
     gyre_worker_stats stats;
     gyre_round_report report;
