@@ -24,6 +24,8 @@
 #include "registry/compressor.h"
 #include "registry/optimizer.h"
 
+#include <gyre/store.h>
+
 /* A run of one tensor inside a chunk.  It starts on a grain, and no other run
  * has a part of a grain that it has. */
 typedef struct gyre_segment {
@@ -71,5 +73,55 @@ double gyre_device_leaf(gyre_isa isa, const float *g, size_t n, int *finite);
 
 /* dst += src, n elements; the plain f32 sum. */
 void gyre_device_add(float *dst, const float *src, size_t n);
+
+/* ---- a device that updates chunks ------------------------------------ */
+
+typedef struct gyre_device gyre_device;
+
+typedef struct gyre_device_spec {
+    const char *name;        /* "cpu", "opencl[:N]", "cuda[:N]" */
+    const gyre_opt *opt;     /* outlives the device */
+    const gyre_codec *codec; /* of wire segments; NULL: raw gradients only */
+    const gyre_state_codec *states; /* of each variable */
+    size_t vars;
+    size_t grains;         /* the most of one job */
+    size_t gradient_bytes; /* the most of one job's gradients, raw or wire */
+    uint32_t lanes;        /* wanted; 0: 2 */
+    int allow_inexact;
+} gyre_device_spec;
+
+/*
+ * Open: "cpu" is always there and has one lane; the others are modules.
+ * Errors: NOT_FOUND (no such device, lists what there is), UNSUPPORTED (no
+ * driver; no correctly rounded division and root, or no denormals, unless
+ * allow_inexact), PLUGIN_BAD (the kernel does not build: the text holds the
+ * build log), NO_MEMORY, INVALID (a malformed name).
+ */
+gyre_status gyre_device_open(gyre_context *context,
+                             const gyre_device_spec *spec, gyre_device **out,
+                             gyre_error *error);
+/* Waits for what runs.  NULL is allowed. */
+void gyre_device_close(gyre_device *device);
+
+uint32_t gyre_device_lanes(const gyre_device *device);
+/* Memory on the device itself, bytes; 0 for cpu. */
+uint64_t gyre_device_memory(const gyre_device *device);
+/* Tell it of memory that jobs' data will lie in, so that it can be locked. */
+void gyre_device_pin(gyre_device *device, void *data, size_t bytes);
+void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);
+
+/*
+ * Give a job to an idle lane; it, its data and segments stay alone until
+ * `finish` has returned, which fills in the checksums.  A gradient need live
+ * only until submit returns.  cpu does all of it in `submit`.  One thread at a
+ * time per device.  Errors: IO (the device failed), CORRUPT (a wire payload),
+ * NO_MEMORY.  After an error the lane is idle and data are not defined.
+ */
+gyre_status gyre_device_submit(gyre_device *device, uint32_t lane,
+                               gyre_update_job *job, gyre_error *error);
+/* Would `finish` return at once? */
+bool gyre_device_ready(gyre_device *device, uint32_t lane);
+gyre_status gyre_device_finish(gyre_device *device, uint32_t lane,
+                               gyre_update_job *job, gyre_error *error);
 
 #endif

@@ -20,6 +20,11 @@
 #include "base/base.h"
 #include "registry/compressor.h"
 
+enum {
+    GYRE_FEEDBACK_SLOT = 0xffff, /* a compressor's, in a rounding key */
+    GYRE_FEEDBACK_DECIDED = 256  /* room that any codec's decision fits */
+};
+
 typedef struct gyre_feedback_job {
     const gyre_codec *codec;
     gyre_isa isa;
@@ -50,7 +55,7 @@ void gyre_feedback_survey(gyre_feedback_job *job, uint32_t pass,
                           uint64_t elements, void *summary);
 
 /* The key of a tensor's roundings in a step, from the store's seed, the hash of
- * the tensor's name, the slot (0xffff: a compressor) and t. */
+ * the tensor's name, the slot (GYRE_FEEDBACK_SLOT: a compressor) and t. */
 void gyre_feedback_key(uint64_t seed, uint64_t name_hash, uint32_t slot,
                        uint64_t t, uint32_t key[2]);
 

@@ -139,6 +139,12 @@ static gyre_status fill_run(const filling *f, uint64_t chunk,
     uint32_t count = gyre_layout_all_vars(layout, chunk, vars);
     bool plain = true;
 
+    if (gyre_layout_is_residual(layout, chunk))
+        return f->source->residual == NULL
+                   ? GYRE_OK
+                   : f->source->residual(
+                         f->source->user, run->tensor, run->index, run->n,
+                         (float *)(void *)data + run->at, error);
     for (uint32_t v = 0; v < count; v++)
         plain &= vars[v].codec == GYRE_STATE_F32;
     if (!plain)
@@ -149,7 +155,8 @@ static gyre_status fill_run(const filling *f, uint64_t chunk,
 }
 
 static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
-                              uint8_t *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     filling *f = user;
     gyre_store *store = f->store;
@@ -159,7 +166,7 @@ static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
     gyre_run run;
 
     (void)device;
-    *write = (int)work.version;
+    result->write = (int)work.version;
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     if (work.version == 1)
         return GYRE_OK;

@@ -254,7 +254,8 @@ static gyre_status put_all(exporting *e, gyre_error *error)
 {
     gyre_status status = put_header(e, error);
 
-    for (uint64_t c = 0; status == GYRE_OK && c < e->store->layout.chunks; c++)
+    for (uint64_t c = 0; status == GYRE_OK && c < e->store->layout.state_chunks;
+         c++)
         status = put_chunk(e, c, error);
     if (status == GYRE_OK && fsync(e->fd) != 0)
         status =

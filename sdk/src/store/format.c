@@ -31,7 +31,7 @@
 #define LABEL_MAGIC 0x4c42414c45525947ull
 #define RECORD_MAGIC 0x544d4f4345525947ull
 
-enum { FORMAT_VERSION = 1, SUPER_SUM_AT = GYRE_PAGE - 8, LABEL_SUM_AT = 64 };
+enum { FORMAT_VERSION = 2, SUPER_SUM_AT = GYRE_PAGE - 8, LABEL_SUM_AT = 64 };
 
 typedef struct super_head {
     uint64_t magic;
@@ -59,6 +59,7 @@ typedef struct record_head {
 } record_head;
 
 _Static_assert(sizeof(gyre_entry) == 24, "entries are 24 bytes on disk");
+_Static_assert(sizeof(gyre_record) == 80, "no padding that is not named");
 _Static_assert(offsetof(label_head, sum) == LABEL_SUM_AT, "label layout");
 _Static_assert(sizeof(record_head) <= 512, "a record fits one sector");
 _Static_assert(sizeof(super_head) <= SUPER_SUM_AT, "superblock layout");

@@ -174,7 +174,8 @@ static gyre_status write_ranges(gyre_fsck *fsck, gyre_error *error)
 
 /* What the chunk holds becomes what it should hold. */
 static gyre_status accept_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
     gyre_entry *entry = &store->current[work.chunk];
@@ -183,7 +184,7 @@ static gyre_status accept_chunk(void *user, uint32_t device, gyre_work work,
     (void)error;
     entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
     gyre_store_label(store, work.chunk, data, entry);
-    *write = (int)entry->version;
+    result->write = (int)entry->version;
     return GYRE_OK;
 }
 

@@ -267,6 +267,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
             if (status != GYRE_OK)
                 continue;
             read[a] = true;
+            if (record.written > atomic_load(&store->flash))
+                atomic_store(&store->flash, record.written);
             if (record.seq > *newest)
                 *newest = record.seq;
             if (record.seq <= best || record.seq >= below)
@@ -339,11 +341,12 @@ gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
 }
 
 static gyre_status verify_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
 
-    (void)write;
+    (void)result;
     return gyre_store_verify(store, device, work.chunk,
                              &store->current[work.chunk], data, error);
 }
@@ -462,8 +465,12 @@ gyre_status gyre_store_attach(gyre_store *store,
         status = gyre_manifest_read(store, error);
     if (status == GYRE_OK)
         status = check_list(store, options, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     if (status == GYRE_OK && !store->read_only)
         status = attach_optimizer(store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_attach_compressor(store, error);
     if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
     if (status == GYRE_OK)
@@ -482,8 +489,14 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     if (status != GYRE_OK)
         return status;
     gyre_store_take_commit(store);
+    store->inexact |= store->now.inexact != 0;
     if (store->read_only)
         return GYRE_OK;
+    status = gyre_residual_allocate(store, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_load(store, error);
+    if (status != GYRE_OK)
+        return status;
     gyre_journal_settle(store->context, store->path, store);
     if (store->fell_back)
         status =
@@ -505,10 +518,12 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
         status = gyre_store_attach(store, options, &text);
         if (status == GYRE_OK)
             status = gyre_store_settle(store, &text);
-        if (status == GYRE_OK)
+        if (status == GYRE_OK) {
+            gyre_ledger_begin(store);
             *out = store;
-        else
+        } else {
             gyre_store_free(store);
+        }
     }
     if (status != GYRE_OK && error != NULL)
         *error = text;

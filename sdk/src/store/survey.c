@@ -36,12 +36,13 @@ typedef struct survey {
 } survey;
 
 static gyre_status see_chunk(void *user, uint32_t device, gyre_work work,
-                             uint8_t *data, int *write, gyre_error *error)
+                             uint8_t *data, gyre_work_result *result,
+                             gyre_error *error)
 {
     survey *s = user;
 
     (void)device;
-    (void)write;
+    (void)result;
     (void)error;
     s->health[work.chunk] = health_of(s->fsck->store, work.chunk, data);
     return GYRE_OK;
@@ -69,7 +70,8 @@ uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health)
 }
 
 static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
-                                  uint8_t *data, int *write, gyre_error *error)
+                                  uint8_t *data, gyre_work_result *result,
+                                  gyre_error *error)
 {
     gyre_fsck *fsck = user;
     const gyre_store *store = fsck->store;
@@ -78,7 +80,7 @@ static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
     const char *what;
 
     (void)device;
-    (void)write;
+    (void)result;
     (void)error;
     if (health == GYRE_CHUNK_BAD) {
         what = gyre_format_diagnose(

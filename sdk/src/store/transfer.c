@@ -73,13 +73,14 @@ uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
 }
 
 static gyre_status deliver_chunk(void *user, uint32_t device, gyre_work work,
-                                 uint8_t *data, int *write, gyre_error *error)
+                                 uint8_t *data, gyre_work_result *result,
+                                 gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         gyre_store_deliver(store, work.chunk, data, NULL);
     return status;
@@ -102,7 +103,7 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
     gyre_stream stream = {
         .table = store->current, .process = deliver_chunk, .user = store};
     uint64_t end =
-        which != NULL ? store->layout.train_chunks : store->layout.chunks;
+        which != NULL ? store->layout.train_chunks : store->layout.state_chunks;
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < end; c++)
@@ -124,13 +125,14 @@ gyre_status gyre_store_pull(gyre_store *store, gyre_error *error)
 /* ---- ranges ----------------------------------------------------------- */
 
 static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
-                              uint8_t *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         memcpy(store->peek, data,
                gyre_layout_chunk_bytes(&store->layout, work.chunk));
@@ -232,6 +234,24 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
     return status;
 }
 
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    uint64_t grain = layout->tensors[tensor].first_grain + first / GYRE_GRAIN;
+    uint64_t chunk = gyre_layout_chunk_of(layout, grain);
+    size_t at =
+        (size_t)(grain - gyre_layout_first_grain(layout, chunk)) * GYRE_GRAIN +
+        first % GYRE_GRAIN;
+    gyre_status status =
+        gyre_store_peek(store, gyre_layout_residual(layout, chunk), error);
+
+    if (status == GYRE_OK)
+        memcpy(out, store->peek + at * sizeof(float), n * sizeof(float));
+    return status;
+}
+
 /* ---- digest ----------------------------------------------------------- */
 
 /*
@@ -245,7 +265,8 @@ typedef struct digesting {
 } digesting;
 
 static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
-                                uint8_t *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     digesting *d = user;
     gyre_store *store = d->store;
@@ -258,7 +279,7 @@ static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status != GYRE_OK)
         return status;
     gyre_layout_var(layout, work.chunk, 0, &var);
@@ -320,7 +341,7 @@ gyre_status gyre_store_digest(gyre_store *store, char text[GYRE_DIGEST_TEXT],
     d.leaves = gyre_alloc(store->context, grains + 1, sizeof(uint64_t));
     if (d.leaves == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a digest");
-    status = gyre_workers_each(store, &stream, 0, layout->chunks, error);
+    status = gyre_workers_each(store, &stream, 0, layout->state_chunks, error);
     if (status == GYRE_OK)
         status = fold(layout, d.leaves, text, error);
     gyre_free(store->context, d.leaves, grains + 1, sizeof(uint64_t));
