@@ -2,6 +2,7 @@
 # `gyre profile` and `gyre bench`.
 sdk_cli_gyre_SOURCES += \
 	profiler/bench.h \
+	profiler/bench_compress.c \
 	profiler/bench_store.c \
 	profiler/bench_store.h \
 	profiler/bench_update.c \

@@ -70,6 +70,7 @@ uint64_t gyre_device_hash(const uint8_t *data, const gyre_var *vars,
 /* What the optimizer works on: f32 variables where they lie, the others
  * decoded. */
 typedef struct strip {
+    float decoded[GYRE_GRAIN];
     float scaled[GYRE_GRAIN];
     float value[VARS][GYRE_GRAIN];
     float *slot[VARS];
@@ -94,23 +95,46 @@ static void put_values(const strip *s, const gyre_update_job *job, size_t grain,
 {
     for (size_t v = 0; v < job->var_count; v++) {
         const gyre_var *var = &job->vars[v];
+        uint32_t key[2];
 
-        if (var->codec != GYRE_STATE_F32)
-            gyre_state_encode(var->codec, job->isa, s->value[v],
-                              job->data + var->at + grain * var->stride,
-                              segment->key, index);
+        if (var->codec == GYRE_STATE_F32)
+            continue;
+        if (gyre_state_is_random(var->codec))
+            gyre_state_grain_key(segment->key, (uint32_t)v, index, key);
+        gyre_state_encode(var->codec, job->isa, s->value[v],
+                          job->data + var->at + grain * var->stride, key,
+                          index);
     }
 }
 
-/* Update one grain of a segment; `from` is its place in the chunk. */
-static void update_grain(const gyre_update_job *job,
+/* The gradient of grain `k` of a segment: as it came, or its payload. */
+static const float *take_gradient(strip *s, const gyre_update_job *job,
+                                  const gyre_segment *segment, size_t k,
+                                  size_t n)
+{
+    const uint8_t *payload;
+    size_t bytes;
+
+    if (segment->wire == NULL)
+        return segment->g + k * GYRE_GRAIN;
+    gyre_wire_grain(job->codec, segment->wire, k, &payload, &bytes);
+    if (gyre_codec_decode(job->codec, payload, bytes, n, s->decoded) != 0)
+        return NULL;
+    return s->decoded;
+}
+
+/* Update one grain of a segment; `from` is its place in the chunk.  False: its
+ * payload is impossible. */
+static bool update_grain(const gyre_update_job *job,
                          const gyre_segment *segment, size_t from, strip *s)
 {
     size_t done = from - segment->at;
     size_t left = segment->n - done;
     size_t n = left < GYRE_GRAIN ? left : GYRE_GRAIN;
-    const float *g = segment->g + done;
+    const float *g = take_gradient(s, job, segment, done / GYRE_GRAIN, n);
 
+    if (g == NULL)
+        return false;
     if (job->q != 1.0f) {
         for (size_t i = 0; i < n; i++)
             s->scaled[i] = g[i] * job->q;
@@ -120,6 +144,7 @@ static void update_grain(const gyre_update_job *job,
     gyre_opt_update(job->opt, n, g, s->slot, segment->scalars,
                     segment->index + done);
     put_values(s, job, from / GYRE_GRAIN, segment, segment->index + done);
+    return true;
 }
 
 void gyre_device_update(gyre_update_job *job)
@@ -129,6 +154,7 @@ void gyre_device_update(gyre_update_job *job)
     size_t next = 0;
     gyre_fp saved = gyre_fp_pin();
 
+    job->refused = NULL;
     if (job->check)
         sums_start(&before, job->var_count, job->seed_before);
     sums_start(&after, job->var_count, job->seed_after);
@@ -139,8 +165,12 @@ void gyre_device_update(gyre_update_job *job)
             sums_add(&before, job, from / GYRE_GRAIN);
         for (; next < job->segment_count && s->at + s->n <= from; s++)
             next++;
-        if (next < job->segment_count && s->at <= from && s->g != NULL)
-            update_grain(job, s, from, &work);
+        if (next < job->segment_count && s->at <= from &&
+            (s->g != NULL || s->wire != NULL) &&
+            !update_grain(job, s, from, &work)) {
+            job->refused = s;
+            break;
+        }
         sums_add(&after, job, from / GYRE_GRAIN);
     }
     if (job->check)

@@ -21,11 +21,10 @@
 
 #include "base/base.h"
 #include "device/state.h"
+#include "registry/compressor.h"
 #include "registry/optimizer.h"
 
 #include <gyre/store.h>
-
-typedef struct gyre_codec gyre_codec; /* registry/compressor.h */
 
 /* A run of one tensor inside a chunk.  It starts on a grain, and no other run
  * has a part of a grain that it has. */
@@ -56,6 +55,8 @@ typedef struct gyre_update_job {
     uint64_t seed_after;
     uint64_t before; /* out: checksums */
     uint64_t after;
+    const gyre_segment *refused; /* out: its payload is impossible, and the
+                                    chunk in no state to be used; or NULL */
 } gyre_update_job;
 
 /* Update one chunk in place on the CPU.  Pins the FP control word.  Any

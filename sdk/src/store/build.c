@@ -139,6 +139,12 @@ static gyre_status fill_run(const filling *f, uint64_t chunk,
     uint32_t count = gyre_layout_all_vars(layout, chunk, vars);
     bool plain = true;
 
+    if (gyre_layout_is_residual(layout, chunk))
+        return f->source->residual == NULL
+                   ? GYRE_OK
+                   : f->source->residual(
+                         f->source->user, run->tensor, run->index, run->n,
+                         (float *)(void *)data + run->at, error);
     for (uint32_t v = 0; v < count; v++)
         plain &= vars[v].codec == GYRE_STATE_F32;
     if (!plain)

@@ -2,9 +2,10 @@
 /* Making a store: files, first contents, first record. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,49 @@ enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536 };
 static const uint64_t default_lock_wait = 120000000000ull;
 
 /* ---- the object ------------------------------------------------------- */
+
+static gyre_status check_options(const gyre_store_options *o, gyre_error *error)
+{
+    if (o->size < sizeof(*o))
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_store_options.size is %zu, this library needs "
+                         "%zu: zero the struct and set size",
+                         o->size, sizeof(*o));
+    if (o->buffers > 1024)
+        return gyre_fail(error, GYRE_RANGE,
+                         "%u buffers per device; 1 to 1024 are allowed",
+                         o->buffers);
+    if (!(o->endurance >= 0) || isinf(o->endurance))
+        return gyre_fail(error, GYRE_RANGE,
+                         "endurance is %g; bytes, or 0 for unknown, are needed",
+                         o->endurance);
+    return gyre_compute_check(o, error);
+}
+
+static gyre_status copy_options(gyre_store *store, const gyre_store_options *o)
+{
+    gyre_context *context = store->context;
+
+    store->buffers = o->buffers != 0 ? o->buffers : DEFAULT_BUFFERS;
+    store->commit_every = o->commit_every != 0 ? o->commit_every : 1;
+    store->fast = o->fast != 0;
+    store->read_only = o->read_only != 0;
+    store->check_reads = o->no_read_check == 0;
+    store->recorder = o->recorder;
+    store->lock_wait_ns =
+        o->lock_wait_ns != 0 ? o->lock_wait_ns : default_lock_wait;
+    store->memory_limit = o->memory_limit;
+    store->placement = o->placement;
+    store->gradients_in_memory = o->gradients_in_memory != 0;
+    store->allow_inexact = o->allow_inexact != 0;
+    store->link_rate = o->link_rate;
+    store->endurance = o->endurance;
+    store->wear_budget = o->wear_budget;
+    store->io_engine = gyre_copy_text(context, o->io != NULL ? o->io : "auto");
+    if (store->io_engine == NULL)
+        return GYRE_NO_MEMORY;
+    return GYRE_OK;
+}
 
 gyre_status gyre_store_blank(gyre_context *context, const char *path,
                              const gyre_store_options *options,
@@ -29,45 +73,19 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
         return gyre_fail(error, GYRE_INVALID, "a store needs a path");
     if (options == NULL)
         options = &none;
-    if (options->size < sizeof(*options))
-        return gyre_fail(error, GYRE_INVALID,
-                         "gyre_store_options.size is %zu, this library needs "
-                         "%zu: zero the struct and set size",
-                         options->size, sizeof(*options));
-    if (options->buffers > 1024)
-        return gyre_fail(error, GYRE_RANGE,
-                         "%u buffers per device; 1 to 1024 are allowed",
-                         options->buffers);
-    status = gyre_compute_check(options, error);
+    status = check_options(options, error);
     if (status != GYRE_OK)
         return status;
     store = gyre_alloc_zero(context, 1, sizeof(*store));
     if (store == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     store->context = context;
+    pthread_mutex_init(&store->count_lock, NULL);
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
     store->residual_mode = GYRE_RESIDUAL_OFF;
-    store->buffers = options->buffers != 0 ? options->buffers : DEFAULT_BUFFERS;
-    store->commit_every =
-        options->commit_every != 0 ? options->commit_every : 1;
-    store->fast = options->fast != 0;
-    store->read_only = options->read_only != 0;
-    store->check_reads = options->no_read_check == 0;
-    store->recorder = options->recorder;
-    store->lock_wait_ns =
-        options->lock_wait_ns != 0 ? options->lock_wait_ns : default_lock_wait;
-    store->memory_limit = options->memory_limit;
-    store->placement = options->placement;
-    store->link_rate = options->link_rate;
-    store->gradients_in_memory = options->gradients_in_memory != 0;
-    store->allow_inexact = options->allow_inexact != 0;
-    store->endurance = options->endurance;
-    store->wear_budget = options->wear_budget;
     store->path = gyre_copy_text(context, path);
-    store->io_engine =
-        gyre_copy_text(context, options->io != NULL ? options->io : "auto");
-    if (store->path == NULL || store->io_engine == NULL) {
+    if (store->path == NULL || copy_options(store, options) != GYRE_OK) {
         gyre_store_free(store);
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     }
@@ -113,7 +131,9 @@ void gyre_store_free(gyre_store *store)
     gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
     gyre_place_unlock(store);
     gyre_opt_destroy(store->opt);
-    gyre_free(context, store->gradients, store->gradient_count, sizeof(float));
+    gyre_store_free_gradients(store);
+    gyre_store_free_compressor(store);
+    gyre_residual_free(store);
     if (store->peek != NULL)
         gyre_free_aligned(context, store->peek,
                           gyre_layout_max_chunk_bytes(layout), layout->align);
@@ -136,6 +156,7 @@ void gyre_store_free(gyre_store *store)
     gyre_free_text(context, store->io_engine);
     gyre_free_text(context, store->path);
     gyre_layout_free(context, layout);
+    pthread_mutex_destroy(&store->count_lock);
     gyre_free(context, store, 1, sizeof(*store));
 }
 
@@ -397,13 +418,14 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->layout.blob_capacity =
         spec->blob_bytes != 0 ? spec->blob_bytes : DEFAULT_BLOB;
     store->now.generation = 1;
-    store->now.kappa = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
     store->seed = spec->seed;
     status = take_optimizer(store, spec, error);
     if (status == GYRE_OK)
         status = take_codecs(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_store_take_compressor(store, spec, error);
     if (status == GYRE_OK)
         status = gyre_layout_tensors(store->context, &store->layout,
                                      spec->tensors, spec->tensor_count, error);
@@ -482,6 +504,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     if (status == GYRE_OK)
         status = gyre_store_build(store, NULL, &source, NULL, 0, error);
     if (status == GYRE_OK)
+        status = gyre_residual_allocate(store, error);
+    if (status == GYRE_OK)
         status = gyre_manifest_write(store, error);
     if (status != GYRE_OK) {
         if (ours)
@@ -492,6 +516,7 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
         goto restore;
     }
     gyre_journal_settle(context, store->path, store);
+    gyre_ledger_begin(store);
     *out = store;
 restore:
     gyre_fp_restore(saved);

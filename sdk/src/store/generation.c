@@ -74,6 +74,35 @@ static gyre_status fill(void *user, size_t tensor, uint64_t first, size_t n,
     return status;
 }
 
+/* The residual goes with the values that it was left out of. */
+static gyre_status fill_residual(void *user, size_t tensor, uint64_t first,
+                                 size_t n, float *out, gyre_error *error)
+{
+    gyre_change *change = user;
+    gyre_status status = GYRE_OK;
+
+    pthread_mutex_lock(&change->lock);
+    while (status == GYRE_OK && n > 0) {
+        size_t m = piece(change->old, tensor, first, n);
+
+        if (change->stop)
+            status =
+                gyre_fail(error, GYRE_STOPPED, "stopped; store %s is as it was",
+                          change->old->path);
+        else if (change->takes == NULL ||
+                 !change->takes(change->value_user, tensor))
+            status = gyre_store_read_residual(change->old, tensor, first, m,
+                                              out, error);
+        change->done += m * sizeof(float);
+        first += m;
+        out += m;
+        n -= m;
+    }
+    pthread_cond_signal(&change->moved);
+    pthread_mutex_unlock(&change->lock);
+    return status;
+}
+
 static void fill_ended(void *user, uint32_t device, gyre_status status)
 {
     gyre_change *change = user;
@@ -230,6 +259,8 @@ gyre_status gyre_change_inherit(gyre_change *change,
     atomic_store(&to->flash, atomic_load(&from->flash));
     status = inherit_optimizer(to, from, error);
     if (status == GYRE_OK)
+        status = gyre_store_inherit_compressor(to, from, error);
+    if (status == GYRE_OK)
         status = inherit_tensors(to, from, error);
     if (status == GYRE_OK)
         status = gyre_store_take_devices(to, spec, error);
@@ -249,7 +280,9 @@ static uint64_t bytes_of(const gyre_layout *layout)
 
     for (size_t i = 0; i < layout->tensor_count; i++) {
         const gyre_tensor_state *t = &layout->tensors[i];
-        uint64_t vars = t->flags & GYRE_TENSOR_FROZEN ? 1 : 1 + layout->slots;
+        uint64_t vars = t->flags & GYRE_TENSOR_FROZEN
+                            ? 1
+                            : 1 + layout->slots + layout->residual;
 
         bytes += t->elements * vars * sizeof(float);
     }
@@ -301,7 +334,11 @@ static gyre_status last_word(gyre_change *change, gyre_error *error)
 gyre_status gyre_change_make(gyre_change *change, gyre_error *error)
 {
     gyre_store *old = change->old, *fresh = change->fresh;
-    gyre_source source = {fill, watch, fill_ended, change};
+    gyre_source source = {.fill = fill,
+                          .residual = fill_residual,
+                          .watch = watch,
+                          .ended = fill_ended,
+                          .user = change};
     bool keep = false;
     gyre_status status;
 

@@ -51,6 +51,24 @@ static json_t *optimizer_json(const gyre_store *store)
     return object;
 }
 
+/* null: there is none. */
+static json_t *compressor_json(const gyre_store *store)
+{
+    json_t *settings;
+
+    if (store->compressor == NULL)
+        return json_null();
+    settings = json_object();
+    for (size_t i = 0; i < store->compressor_setting_count; i++)
+        json_object_set_new(settings, store->compressor_settings[i].name,
+                            json_real(store->compressor_settings[i].value));
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", store->compressor,
+                     "version", store->compressor_version, "format",
+                     (json_int_t)store->compressor_format, "residual",
+                     gyre_residual_name(store->residual_mode), "parameters",
+                     settings);
+}
+
 static json_t *devices_json(const gyre_store *store)
 {
     json_t *array = json_array();
@@ -111,8 +129,14 @@ static gyre_status check_texts(const gyre_store *store, gyre_error *error)
 static bool is_complete(const gyre_store *store, json_t *root)
 {
     json_t *optimizer = json_object_get(root, "optimizer");
+    json_t *compressor = json_object_get(root, "compressor");
 
-    return json_object_size(root) == 15 && json_object_size(optimizer) == 7 &&
+    return json_object_size(root) == 18 &&
+           json_object_size(compressor) ==
+               (store->compressor != NULL ? 5 : 0) &&
+           json_object_size(json_object_get(compressor, "parameters")) ==
+               store->compressor_setting_count &&
+           json_object_size(optimizer) == 7 &&
            json_array_size(json_object_get(root, "devices")) ==
                store->layout.devices &&
            json_array_size(json_object_get(root, "tensors")) ==
@@ -153,7 +177,11 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                         json_string(gyre_state_name(layout->codecs[0])));
     snprintf(seed, sizeof(seed), "%016" PRIx64, store->seed);
     json_object_set_new(root, "seed", json_string(seed));
+    json_object_set_new(root, "exact", json_boolean(!store->inexact));
+    json_object_set_new(root, "spill_grain",
+                        json_integer(layout->gradient_grain));
     json_object_set_new(root, "optimizer", optimizer_json(store));
+    json_object_set_new(root, "compressor", compressor_json(store));
     json_object_set_new(root, "devices", devices_json(store));
     json_object_set_new(root, "tensors", tensors_json(store));
     if (is_complete(store, root))
@@ -237,6 +265,18 @@ gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
     return status;
 }
 
+gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error)
+{
+    gyre_status status;
+
+    if (store->inexact)
+        return GYRE_OK;
+    store->inexact = true;
+    status = gyre_manifest_write(store, error);
+    store->inexact = status == GYRE_OK;
+    return status;
+}
+
 /* ---- reading ---------------------------------------------------------- */
 
 typedef struct reader {
@@ -281,26 +321,29 @@ static gyre_status take_text(const reader *r, const json_t *object,
     return *out != NULL ? GYRE_OK : no_memory(r);
 }
 
-static gyre_status read_settings(const reader *r, json_t *settings)
+/* `field` in the manifest; what was read is in *out even when it fails. */
+static gyre_status read_settings(const reader *r, json_t *settings,
+                                 const char *field, gyre_setting **out,
+                                 size_t *count)
 {
-    gyre_store *store = r->store;
+    gyre_context *context = r->store->context;
     size_t n = json_object_size(settings);
     const char *key;
     json_t *value;
 
-    store->settings = gyre_alloc_zero(store->context, n, sizeof(gyre_setting));
-    if (store->settings == NULL && n > 0)
+    *out = gyre_alloc_zero(context, n, sizeof(gyre_setting));
+    if (*out == NULL && n > 0)
         return no_memory(r);
-    store->setting_count = n;
+    *count = n;
     n = 0;
     json_object_foreach(settings, key, value)
     {
         if (!json_is_number(value))
-            return bad(r, "optimizer.parameters", "numbers");
-        store->settings[n].name = gyre_copy_text(store->context, key);
-        if (store->settings[n].name == NULL)
+            return bad(r, field, "numbers");
+        (*out)[n].name = gyre_copy_text(context, key);
+        if ((*out)[n].name == NULL)
             return no_memory(r);
-        store->settings[n++].value = json_number_value(value);
+        (*out)[n++].value = json_number_value(value);
     }
     return GYRE_OK;
 }
@@ -353,7 +396,38 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
         if (!read_codec(slot, "codec", &store->layout.codecs[1 + i]))
             return bad(r, "optimizer.slots", "objects with a known codec");
     }
-    return read_settings(r, json_object_get(object, "parameters"));
+    return read_settings(r, json_object_get(object, "parameters"),
+                         "optimizer.parameters", &store->settings,
+                         &store->setting_count);
+}
+
+static gyre_status read_compressor(const reader *r, json_t *object)
+{
+    gyre_store *store = r->store;
+    static const char want[] = "null, or an object with name, version, format";
+    uint64_t format;
+    gyre_status status;
+
+    if (object == NULL || json_is_null(object))
+        return GYRE_OK;
+    status =
+        take_text(r, object, "name", "compressor", want, &store->compressor);
+    if (status == GYRE_OK)
+        status = take_text(r, object, "version", "compressor", want,
+                           &store->compressor_version);
+    if (status != GYRE_OK)
+        return status;
+    if (!get_u64(object, "format", UINT32_MAX, &format))
+        return bad(r, "compressor", want);
+    store->compressor_format = (uint32_t)format;
+    if (!gyre_residual_parse(
+            json_string_value(json_object_get(object, "residual")),
+            &store->residual_mode))
+        return bad(r, "compressor.residual", "committed, volatile or off");
+    store->layout.residual = store->residual_mode == GYRE_RESIDUAL_COMMITTED;
+    return read_settings(r, json_object_get(object, "parameters"),
+                         "compressor.parameters", &store->compressor_settings,
+                         &store->compressor_setting_count);
 }
 
 static gyre_status read_devices(const reader *r, json_t *array)
@@ -441,7 +515,7 @@ static gyre_status read_numbers(const reader *r, json_t *root)
 {
     gyre_store *store = r->store;
     gyre_layout *layout = &store->layout;
-    uint64_t version, grain, chunk, align;
+    uint64_t version, grain, chunk, align, spill;
     const char *uuid, *seed;
 
     if (!get_u64(root, "version", UINT32_MAX, &version) ||
@@ -469,6 +543,11 @@ static gyre_status read_numbers(const reader *r, json_t *root)
     if (!read_codec(root, "parameter_codec", &layout->codecs[0]) ||
         layout->codecs[0] == GYRE_STATE_Q8)
         return bad(r, "parameter_codec", "f32, bf16 or bf16-stochastic");
+    if (!get_u64(root, "spill_grain", 1u << 20, &spill) || spill % 8 != 0 ||
+        (spill != 0 && spill < GYRE_GRAIN * sizeof(float)))
+        return bad(r, "spill_grain", "0, or a multiple of 8 from 4096");
+    layout->gradient_grain = (uint32_t)spill;
+    store->inexact = json_is_false(json_object_get(root, "exact"));
     seed = json_string_value(json_object_get(root, "seed"));
     if (seed != NULL && sscanf(seed, "%" SCNx64, &store->seed) != 1)
         return bad(r, "seed", "hexadecimal digits");
@@ -499,6 +578,8 @@ gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
     status = read_numbers(&r, root);
     if (status == GYRE_OK)
         status = read_optimizer(&r, json_object_get(root, "optimizer"));
+    if (status == GYRE_OK)
+        status = read_compressor(&r, json_object_get(root, "compressor"));
     if (status == GYRE_OK)
         status = read_devices(&r, json_object_get(root, "devices"));
     if (status == GYRE_OK)

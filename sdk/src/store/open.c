@@ -470,6 +470,8 @@ gyre_status gyre_store_attach(gyre_store *store,
     if (status == GYRE_OK && !store->read_only)
         status = attach_optimizer(store, error);
     if (status == GYRE_OK)
+        status = gyre_store_attach_compressor(store, error);
+    if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
     if (status == GYRE_OK)
         status = open_devices(store, error);
@@ -487,8 +489,14 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     if (status != GYRE_OK)
         return status;
     gyre_store_take_commit(store);
+    store->inexact |= store->now.inexact != 0;
     if (store->read_only)
         return GYRE_OK;
+    status = gyre_residual_allocate(store, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_load(store, error);
+    if (status != GYRE_OK)
+        return status;
     gyre_journal_settle(store->context, store->path, store);
     if (store->fell_back)
         status =
@@ -510,10 +518,12 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
         status = gyre_store_attach(store, options, &text);
         if (status == GYRE_OK)
             status = gyre_store_settle(store, &text);
-        if (status == GYRE_OK)
+        if (status == GYRE_OK) {
+            gyre_ledger_begin(store);
             *out = store;
-        else
+        } else {
             gyre_store_free(store);
+        }
     }
     if (status != GYRE_OK && error != NULL)
         *error = text;

@@ -225,7 +225,7 @@ typedef struct gyre_record {
     uint32_t salvaged;
     gyre_scaler scaler;
     uint64_t written; /* to flash in the store's life, this record included */
-    float kappa;      /* of the residual: STORE.md 2, clip late; else 1 */
+    uint32_t inexact; /* some round divided or took roots inexactly */
     uint32_t pad;
 } gyre_record;
 
@@ -305,6 +305,8 @@ typedef struct gyre_residual_memory {
     float *e[2];      /* [train_grains * GYRE_GRAIN]; NULL: none */
     uint8_t *which;   /* [train_chunks]: 0 or 1, the version in force */
     uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
+    float *kappa;     /* [tensors]: clip late, of the tensor's last round; what
+                         the next one takes is kappa e */
 } gyre_residual_memory;
 
 struct gyre_store {
@@ -336,7 +338,7 @@ struct gyre_store {
     gyre_codec *codec; /* NULL: no compressor, or read-only and no plugin */
     gyre_residual residual_mode; /* OFF without a compressor */
     uint64_t seed;               /* of stochastic rounding */
-    bool inexact; /* some round ran where division and root are not exact */
+    bool inexact; /* as in the manifest; now.inexact and this are told as one */
 
     /* options */
     gyre_placement placement;
@@ -367,7 +369,9 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
+    uint64_t commit_bytes;      /* written by the last commit, all devices */
+    gyre_ledger ledger;         /* all rounds since open; the sums not filled */
+    pthread_mutex_t count_lock; /* of it, and of the open round's */
     /* All bytes written to devices in the store's life: what the records say,
      * and what the workers have written since.  No rollback takes it back; a
      * round's flash bytes are a difference of it. */
@@ -378,6 +382,11 @@ struct gyre_store {
     gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
     size_t gradient_count;
+    bool gradients_mapped; /* by us, not by the allocator */
+    uint8_t *payload;      /* wire blocks kept in memory, by chunk */
+    uint64_t *payload_at;  /* [train_chunks + 1] */
+    uint8_t *wire;         /* [devices][wire_bytes + 8]: of one chunk */
+    size_t wire_bytes;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
     uint8_t *peek;       /* one chunk for gyre_store_read */
@@ -423,6 +432,9 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                                gyre_error *error);
 /* Write DIR/manifest.json by rename: the flip of create and reshard. */
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
+/* A device that is not exact will run rounds: say so in DIR/manifest.json, and
+ * with each commit from now on.  Nothing when it is said already. */
+gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error);
 /* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error);
@@ -580,19 +592,35 @@ const char *gyre_workers_engine(const gyre_store *store);
 
 /* ---- the residual (residual.c, keep.c) -------------------------------- */
 
-/* Memory for store->residual, zeros.  Both do nothing when the store keeps no
- * residual. */
+/* Memory for store->residual, zeros; nothing when the store keeps none, or is
+ * read-only. */
 gyre_status gyre_residual_allocate(gyre_store *store, gyre_error *error);
 void gyre_residual_free(gyre_store *store);
 /* Write the chunks that are unsaved into their other slots and their entries
- * into `current`: the first part of every commit.  `unsaved` is cleared by the
- * commit alone.  Only of a committed residual. */
+ * into `current`: the first part of every commit.  Only of a committed
+ * residual. */
 gyre_status gyre_residual_save(gyre_store *store, gyre_error *error);
-/* After an open or a rollback: committed ones are read and verified (only those
- * that are unsaved when `changed`), volatile ones become zero (told to the log
- * when there was something). */
-gyre_status gyre_residual_load(gyre_store *store, bool changed,
-                               gyre_error *error);
+/* ... and the last part: nothing is unsaved any more. */
+void gyre_residual_saved(gyre_store *store);
+/* After an open, or a rollback over several rounds: committed ones are read as
+ * `current` has them and verified, volatile ones become zero (told to the log
+ * when there was something).  kappa is 1 then. */
+gyre_status gyre_residual_load(gyre_store *store, gyre_error *error);
+
+/* ---- the compressor (compressor.c) ------------------------------------ */
+
+/* From spec: the codec, the residual's mode, and what the layout needs. */
+gyre_status gyre_store_take_compressor(gyre_store *store,
+                                       const gyre_store_spec *spec,
+                                       gyre_error *error);
+gyre_status gyre_store_inherit_compressor(gyre_store *to,
+                                          const gyre_store *from,
+                                          gyre_error *error);
+void gyre_store_free_compressor(gyre_store *store);
+/* Find what the manifest names.  Read-only, a plugin that is not there is no
+ * error.  LAYOUT when it is another format. */
+gyre_status gyre_store_attach_compressor(gyre_store *store, gyre_error *error);
+bool gyre_residual_parse(const char *name, gyre_residual *out);
 
 /* ---- between files ---------------------------------------------------- */
 
@@ -604,6 +632,9 @@ typedef struct gyre_source {
     gyre_status (*fill)(void *user, size_t tensor, uint64_t first, size_t n,
                         uint32_t vars, float *out, size_t stride,
                         gyre_error *error);
+    /* The same of the residual; NULL: zeros. */
+    gyre_status (*residual)(void *user, size_t tensor, uint64_t first, size_t n,
+                            float *out, gyre_error *error);
     /* Called by the builder's thread while the workers fill: returns when
      * `ended` has come for every device (or sooner).  Both may be NULL. */
     void (*watch)(void *user);
@@ -688,6 +719,11 @@ void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
                               const uint8_t *data, gyre_error *error);
+/* Elements of the committed residual of a trainable tensor, all in one chunk
+ * (transfer.c). */
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error);
 /* Read and verify one chunk into store->peek, kept for the next call
  * (transfer.c). */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
@@ -704,10 +740,22 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
 gyre_status gyre_store_attach(gyre_store *store,
                               const gyre_store_options *options,
                               gyre_error *error);
+/* Reserved, all devices (info.c). */
+uint64_t gyre_store_disk_bytes(const gyre_layout *layout);
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
-/* Free what is left of an open round (close, errors). */
+/* Add the parts of a ledger, and fill its sums (ledger.c). */
+void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more);
+void gyre_ledger_sum(gyre_ledger *ledger);
+/* The store is open: of what was moved so far only the residual counts. */
+void gyre_ledger_begin(gyre_store *store);
+/* Count for the open round, or for the store when none is.  Any thread. */
+void gyre_store_count(gyre_store *store, const gyre_ledger *more);
+/* WORN when the budget is spent. */
+gyre_status gyre_store_check_wear(const gyre_store *store, gyre_error *error);
+/* Free what is left of an open round (close, errors); what it moved is added
+ * to the store's ledger. */
 void gyre_round_discard(gyre_round *round);
 
 #endif

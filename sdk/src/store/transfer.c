@@ -234,6 +234,24 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
     return status;
 }
 
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    uint64_t grain = layout->tensors[tensor].first_grain + first / GYRE_GRAIN;
+    uint64_t chunk = gyre_layout_chunk_of(layout, grain);
+    size_t at =
+        (size_t)(grain - gyre_layout_first_grain(layout, chunk)) * GYRE_GRAIN +
+        first % GYRE_GRAIN;
+    gyre_status status =
+        gyre_store_peek(store, gyre_layout_residual(layout, chunk), error);
+
+    if (status == GYRE_OK)
+        memcpy(out, store->peek + at * sizeof(float), n * sizeof(float));
+    return status;
+}
+
 /* ---- digest ----------------------------------------------------------- */
 
 /*
