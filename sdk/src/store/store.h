@@ -740,6 +740,8 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
 gyre_status gyre_store_attach(gyre_store *store,
                               const gyre_store_options *options,
                               gyre_error *error);
+/* Reserved, all devices (info.c). */
+uint64_t gyre_store_disk_bytes(const gyre_layout *layout);
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
