@@ -109,6 +109,14 @@ GY_INLINE_ float scale_of(uint32_t largest, float levels)
     return s;
 }
 
+/* 1 / s, for a product is several times as fast as a quotient; false where it
+ * is not finite or s too coarse a number, and quotients are taken. */
+GY_INLINE_ int inverse_of(float s, float *inverse)
+{
+    *inverse = 1.0f / s;
+    return s >= 0x1p-126f;
+}
+
 /* Uniform in [0, 1), 24 bits. */
 GY_INLINE_ float chance(const uint32_t *key, uint32_t counter)
 {
@@ -126,9 +134,9 @@ GY_INLINE_ void key_of(const gyre_compress *job, uint32_t *key)
 /* ---- rounding --------------------------------------------------------- */
 
 /* Signed numbers of steps of one block; s > 0. */
-GY_INLINE_ void round_linear(const float *x, size_t n, float s, int32_t most,
-                             const uint32_t *key, uint32_t counter,
-                             int8_t *code, float *kept)
+GY_INLINE_ void round_linear(const float *x, size_t n, float s, float inverse,
+                             const int fast, int32_t most, const uint32_t *key,
+                             uint32_t counter, int8_t *code, float *kept)
 {
     const float big = 12582912.0f; /* 1.5 2^23: rounds to whole numbers */
     const float limit = (float)most;
@@ -136,7 +144,7 @@ GY_INLINE_ void round_linear(const float *x, size_t n, float s, int32_t most,
     GY_NO_ALIAS_
     for (size_t i = 0; i < n; i++) {
         float magnitude = gy_abs(x[i]);
-        float t = gy_min(magnitude / s, limit);
+        float t = gy_min(fast ? magnitude * inverse : magnitude / s, limit);
         float j = (t + big) - big;
 
         if (key != NULL) {
@@ -155,9 +163,10 @@ GY_INLINE_ void round_linear(const float *x, size_t n, float s, int32_t most,
     }
 }
 
-GY_INLINE_ void round_dynamic(const float *x, size_t n, float s,
-                              const int32_t bits, const uint32_t *key,
-                              uint32_t counter, int8_t *code, float *kept)
+GY_INLINE_ void round_dynamic(const float *x, size_t n, float s, float inverse,
+                              const int fast, const int32_t bits,
+                              const uint32_t *key, uint32_t counter,
+                              int8_t *code, float *kept)
 {
     const int32_t last = (1 << bits) - 1;
     const float least = level_of(1, bits) * s;
@@ -165,7 +174,7 @@ GY_INLINE_ void round_dynamic(const float *x, size_t n, float s,
     GY_NO_ALIAS_
     for (size_t i = 0; i < n; i++) {
         float magnitude = gy_abs(x[i]);
-        float y = gy_min(magnitude / s, 1.0f);
+        float y = gy_min(fast ? magnitude * inverse : magnitude / s, 1.0f);
         int32_t m = level_below(y, bits);
         float low = level_of(m, bits);
         float high = level_of(m < last ? m + 1 : last, bits);
@@ -183,14 +192,37 @@ GY_INLINE_ void round_dynamic(const float *x, size_t n, float s,
     }
 }
 
+/* A loop for each set of constants: without tests it is one of vectors. */
+GY_INLINE_ void round_by(const gy_values *v, const float *x, size_t n, float s,
+                         float inverse, const int fast, const uint32_t *key,
+                         uint32_t counter, int8_t *code, float *kept)
+{
+    const int wide = (int)v->bits == 8;
+
+    if ((int)v->map == MAP_DYNAMIC) {
+        if (wide && key != NULL)
+            round_dynamic(x, n, s, inverse, fast, 7, key, counter, code, kept);
+        else if (wide)
+            round_dynamic(x, n, s, inverse, fast, 7, NULL, 0, code, kept);
+        else
+            round_dynamic(x, n, s, inverse, fast, 3, key, counter, code, kept);
+    } else if (key != NULL) {
+        round_linear(x, n, s, inverse, fast, wide ? 127 : 7, key, counter, code,
+                     kept);
+    } else {
+        round_linear(x, n, s, inverse, fast, wide ? 127 : 7, NULL, 0, code,
+                     kept);
+    }
+}
+
 GY_INLINE_ void round_block(const gy_values *v, const float *x, size_t n,
                             const uint32_t *key, uint32_t counter,
                             uint8_t *scale, int8_t *code, float *kept)
 {
-    const int wide = (int)v->bits == 8;
-    const int dynamic = (int)v->map == MAP_DYNAMIC;
-    const int32_t most = wide ? 127 : 7;
-    float s = scale_of(gy_largest(x, n), dynamic ? 1.0f : (float)most);
+    const float most = (int)v->map == MAP_DYNAMIC ? 1.0f
+                       : (int)v->bits == 8        ? 127.0f
+                                                  : 7.0f;
+    float s = scale_of(gy_largest(x, n), most), inverse;
 
     gy_put32(scale, gy_to_bits(s));
     if (s == 0.0f) {
@@ -198,16 +230,10 @@ GY_INLINE_ void round_block(const gy_values *v, const float *x, size_t n,
         __builtin_memset(kept, 0, n * sizeof(kept[0]));
         return;
     }
-    if (dynamic && wide && key != NULL)
-        round_dynamic(x, n, s, 7, key, counter, code, kept);
-    else if (dynamic && wide)
-        round_dynamic(x, n, s, 7, NULL, 0, code, kept);
-    else if (dynamic)
-        round_dynamic(x, n, s, 3, key, counter, code, kept);
-    else if (key != NULL)
-        round_linear(x, n, s, most, key, counter, code, kept);
+    if (inverse_of(s, &inverse))
+        round_by(v, x, n, s, inverse, 1, key, counter, code, kept);
     else
-        round_linear(x, n, s, most, NULL, 0, code, kept);
+        round_by(v, x, n, s, inverse, 0, key, counter, code, kept);
 }
 
 /* ---- the loops -------------------------------------------------------- */
