@@ -20,6 +20,11 @@
 #include "base/base.h"
 #include "registry/compressor.h"
 
+enum {
+    GYRE_FEEDBACK_SLOT = 0xffff, /* a compressor's, in a rounding key */
+    GYRE_FEEDBACK_DECIDED = 256  /* room that any codec's decision fits */
+};
+
 typedef struct gyre_feedback_job {
     const gyre_codec *codec;
     gyre_isa isa;
@@ -34,6 +39,7 @@ typedef struct gyre_feedback_job {
     const void *decided; /* of a barrier; else NULL */
     uint8_t *wire;       /* gyre_codec_bound bytes, aligned to 8 */
     double *leaves; /* per grain: sum of squares of D(c); NULL: not wanted */
+    int mixed;      /* e_next holds a already: see gyre_feedback_survey */
     uint64_t bytes; /* out: of the wire block */
     int finite;     /* out: 0 when an a was not (overflow of G q + kappa e) */
 } gyre_feedback_job;
@@ -45,12 +51,17 @@ void gyre_feedback_run(gyre_feedback_job *job);
 
 /* One survey pass over the same a, without writing anything: adds to `summary`
  * (gyre_codec_survey).  Reads codec, isa, g, e, q, kappa, n, place, decided;
- * `elements`: of the whole survey.  Sets `finite`. */
+ * `elements`: of the whole survey.  Sets `finite`.
+ *
+ * With e_next given, pass 0 writes a there.  Set `mixed` from then on, in later
+ * passes and in the run: they read a and neither g nor e (which is a must when
+ * e_next is e, and elsewhere saves a third of the time).
+ * When `finite` came back 0, do not go on: nobody looks again. */
 void gyre_feedback_survey(gyre_feedback_job *job, uint32_t pass,
                           uint64_t elements, void *summary);
 
 /* The key of a tensor's roundings in a step, from the store's seed, the hash of
- * the tensor's name, the slot (0xffff: a compressor) and t. */
+ * the tensor's name, the slot (GYRE_FEEDBACK_SLOT: a compressor) and t. */
 void gyre_feedback_key(uint64_t seed, uint64_t name_hash, uint32_t slot,
                        uint64_t t, uint32_t key[2]);
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 device_sources = \
+	sdk/src/device/compress.c \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
 	sdk/src/device/element.h \
@@ -18,3 +19,4 @@ device_sources = \
 	sdk/src/device/source_state.c \
 	sdk/src/device/state.c \
 	sdk/src/device/state.h
+gyre_include_HEADERS += sdk/include/gyre/compress.h

@@ -9,7 +9,6 @@
 #include "store/round.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 /* ---- gradients -------------------------------------------------------- */
 
@@ -30,8 +29,7 @@ static size_t make_segments(const gyre_round *round, uint64_t chunk,
             .index = run.index,
             .scalars = round->scalars + run.tensor * GYRE_OPT_MAX_SCALARS,
         };
-        gyre_feedback_key(store->seed, XXH3_64bits(t->name, strlen(t->name)), 0,
-                          store->now.step + 1, s->key);
+        gyre_state_key(store->seed, t->name, t->step + 1, s->key);
         if (!round->skip[run.tensor])
             l->elements += run.n;
     }
@@ -69,9 +67,9 @@ static void count_wire(const gyre_round *round, const gyre_taken *taken,
 
     if (from_region) {
         l->gradient_read = taken->payload;
-        l->padding_read += gyre_round_up(taken->bytes,
-                                         round->store->layout.align) -
-                           taken->payload;
+        l->padding_read +=
+            gyre_round_up(taken->bytes, round->store->layout.align) -
+            taken->payload;
         l->gradient_up = near ? 0 : taken->payload;
         l->frame_bytes = near ? 0 : frame;
     } else if (near) {
@@ -242,6 +240,13 @@ static gyre_status end_chunk(void *user, uint32_t device, gyre_work work,
 
     if (status != GYRE_OK)
         return status;
+    if (j->job.refused != NULL)
+        return gyre_fail(error, GYRE_CORRUPT,
+                         "%s: a compressed gradient of chunk %llu (elements "
+                         "from %llu of its tensor) cannot be decoded",
+                         store->places[device].file,
+                         (unsigned long long)work.chunk,
+                         (unsigned long long)j->job.refused->index);
     if (j->job.check && j->job.before != store->current[work.chunk].hash)
         return read_mismatch(round, device, work.chunk, data, error);
     fresh->hash = j->job.after;

@@ -80,6 +80,7 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
     if (store == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     store->context = context;
+    pthread_mutex_init(&store->count_lock, NULL);
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
     store->residual_mode = GYRE_RESIDUAL_OFF;
@@ -155,6 +156,7 @@ void gyre_store_free(gyre_store *store)
     gyre_free_text(context, store->io_engine);
     gyre_free_text(context, store->path);
     gyre_layout_free(context, layout);
+    pthread_mutex_destroy(&store->count_lock);
     gyre_free(context, store, 1, sizeof(*store));
 }
 
@@ -518,6 +520,7 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
         goto restore;
     }
     gyre_journal_settle(store, store);
+    gyre_ledger_begin(store);
     *out = store;
 restore:
     gyre_fp_restore(saved);

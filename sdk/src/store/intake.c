@@ -312,8 +312,7 @@ static uint64_t bytes_taken(void *user, uint64_t chunk)
 {
     const gyre_round *round = user;
 
-    return gyre_round_up(round->taken[chunk].bytes,
-                         round->store->layout.align);
+    return gyre_round_up(round->taken[chunk].bytes, round->store->layout.align);
 }
 
 /* Down the link, near: what came of the chunk, or its wire blocks. */

@@ -69,6 +69,31 @@ static float *residual_of(const gyre_store *store, uint64_t train)
 
 /* ---- to storage ------------------------------------------------------- */
 
+/* Of a chunk, what crosses the host link. */
+static uint64_t useful_of(void *user, uint64_t chunk)
+{
+    const gyre_store *store = user;
+
+    return gyre_layout_useful_bytes(&store->layout, chunk);
+}
+
+/* A chunk that went to storage, or came from there. */
+static void count(gyre_store *store, uint64_t chunk, bool up)
+{
+    uint64_t useful = useful_of(store, chunk);
+    uint64_t rest = gyre_layout_chunk_bytes(&store->layout, chunk) - useful;
+    gyre_ledger l = {0};
+
+    if (up) {
+        l.residual_up = useful;
+        l.padding_read = rest;
+    } else {
+        l.residual_down = useful;
+        l.padding_write = rest;
+    }
+    gyre_store_count(store, &l);
+}
+
 static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
                               uint8_t *data, gyre_work_result *result,
                               gyre_error *error)
@@ -96,6 +121,7 @@ static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
         layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
     entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
     gyre_store_label(store, work.chunk, data, entry);
+    count(store, work.chunk, false);
     result->write = (int)entry->version;
     return GYRE_OK;
 }
@@ -103,7 +129,8 @@ static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
 gyre_status gyre_residual_save(gyre_store *store, gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
-    gyre_stream stream = {.process = save_chunk, .user = store};
+    gyre_stream stream = {
+        .process = save_chunk, .link_before = useful_of, .user = store};
     uint64_t count = 0;
 
     if (!layout->residual || store->residual.unsaved == NULL)
@@ -137,12 +164,14 @@ static gyre_status load_chunk(void *user, uint32_t device, gyre_work work,
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)result;
-    if (status == GYRE_OK)
-        memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
-               data,
-               gyre_layout_chunk_elements(layout, work.chunk) * sizeof(float));
-    return status;
+    if (status != GYRE_OK)
+        return status;
+    result->link_after = useful_of(store, work.chunk);
+    memcpy(residual_of(store, gyre_layout_residual_of(layout, work.chunk)),
+           data,
+           gyre_layout_chunk_elements(layout, work.chunk) * sizeof(float));
+    count(store, work.chunk, true);
+    return GYRE_OK;
 }
 
 static bool clear(gyre_store *store)

@@ -3,7 +3,7 @@
  * Bytes by link, direction and reason; and what they do to flash.
  *
  * Each place that moves bytes fills a ledger of its own and adds it to the
- * round's under the round's lock, once a chunk.  A round's ledger is added to
+ * round's under a lock, once a chunk.  A round's ledger is added to
  * the store's when the round ends, however it ends: what crossed a link has
  * crossed it.
  */
@@ -45,17 +45,18 @@ void gyre_ledger_sum(gyre_ledger *l)
                      l->padding_write + l->commit_write;
 }
 
+void gyre_ledger_begin(gyre_store *store)
+{
+    store->ledger = (gyre_ledger){.residual_up = store->ledger.residual_up};
+}
+
 void gyre_store_count(gyre_store *store, const gyre_ledger *more)
 {
     gyre_round *round = store->round;
 
-    if (round == NULL) {
-        gyre_ledger_add(&store->ledger, more);
-        return;
-    }
-    pthread_mutex_lock(&round->lock);
-    gyre_ledger_add(&round->ledger, more);
-    pthread_mutex_unlock(&round->lock);
+    pthread_mutex_lock(&store->count_lock);
+    gyre_ledger_add(round != NULL ? &round->ledger : &store->ledger, more);
+    pthread_mutex_unlock(&store->count_lock);
 }
 
 gyre_status gyre_store_ledger(const gyre_store *store, gyre_ledger *ledger,

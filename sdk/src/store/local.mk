@@ -25,6 +25,7 @@ store_sources = \
 	sdk/src/store/mend.c \
 	sdk/src/store/open.c \
 	sdk/src/store/place.c \
+	sdk/src/store/plan.c \
 	sdk/src/store/recover.c \
 	sdk/src/store/residual.c \
 	sdk/src/store/round.c \

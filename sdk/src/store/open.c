@@ -518,10 +518,12 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
         status = gyre_store_attach(store, options, &text);
         if (status == GYRE_OK)
             status = gyre_store_settle(store, &text);
-        if (status == GYRE_OK)
+        if (status == GYRE_OK) {
+            gyre_ledger_begin(store);
             *out = store;
-        else
+        } else {
             gyre_store_free(store);
+        }
     }
     if (status != GYRE_OK && error != NULL)
         *error = text;

@@ -70,7 +70,7 @@ static gyre_feedback_job job_of(const gyre_round *round, uint64_t chunk,
         job.kappa = r->kappa[run->tensor];
     }
     gyre_feedback_key(store->seed, XXH3_64bits(t->name, strlen(t->name)),
-                      0xffff, store->now.step + 1, job.key);
+                      0xffff, t->step + 1, job.key);
     return job;
 }
 

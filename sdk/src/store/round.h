@@ -125,9 +125,9 @@ struct gyre_round {
     _Atomic uint64_t waiting; /* chunks pushed to the intake, not yet taken */
     _Atomic size_t overflown; /* 1 + a tensor whose G q + kappa e did */
 
-    float inv; /* 1 / (S D) */
-    float q;   /* inv k */
-    gyre_ledger ledger; /* under lock while workers run */
+    float inv;          /* 1 / (S D) */
+    float q;            /* inv k */
+    gyre_ledger ledger; /* see gyre_store_count */
     _Atomic uint64_t exposed_ns;
     gyre_worker_stats stats;
     gyre_round_report report;

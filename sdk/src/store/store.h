@@ -369,8 +369,9 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
-    gyre_ledger ledger;    /* all rounds since open; the sums not filled */
+    uint64_t commit_bytes;      /* written by the last commit, all devices */
+    gyre_ledger ledger;         /* all rounds since open; the sums not filled */
+    pthread_mutex_t count_lock; /* of it, and of the open round's */
     /* All bytes written to devices in the store's life: what the records say,
      * and what the workers have written since.  No rollback takes it back; a
      * round's flash bytes are a difference of it. */
@@ -731,14 +732,17 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
 gyre_status gyre_store_attach(gyre_store *store,
                               const gyre_store_options *options,
                               gyre_error *error);
+/* Reserved, all devices (info.c). */
+uint64_t gyre_store_disk_bytes(const gyre_layout *layout);
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
 /* Add the parts of a ledger, and fill its sums (ledger.c). */
 void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more);
 void gyre_ledger_sum(gyre_ledger *ledger);
-/* Count for the open round, or for the store when none is.  Any thread while a
- * round is open. */
+/* The store is open: of what was moved so far only the residual counts. */
+void gyre_ledger_begin(gyre_store *store);
+/* Count for the open round, or for the store when none is.  Any thread. */
 void gyre_store_count(gyre_store *store, const gyre_ledger *more);
 /* WORN when the budget is spent. */
 gyre_status gyre_store_check_wear(const gyre_store *store, gyre_error *error);

@@ -168,8 +168,7 @@ static gyre_ledger run_row(world *w, const row *r)
     fixture_devices(f, &spec, 3);
     fixture_create(f, &w->m, &spec, &options);
     for (size_t i = 0; i < w->m.count; i++)
-        good(f,
-             gyre_store_bind(f->store, i, r->dtype, w->out[i], &f->error));
+        good(f, gyre_store_bind(f->store, i, r->dtype, w->out[i], &f->error));
     from = gyre_io_recorder_count(w->recorder);
     how.micro_batches = r->micro_batches;
     how.clip = r->clip;
@@ -257,9 +256,8 @@ static void test_micro_batches_cost_what_they_add(void **state)
 
 static void test_compressed_rows(void **state)
 {
-    static const gyre_residual residuals[] = {GYRE_RESIDUAL_OFF,
-                                              GYRE_RESIDUAL_VOLATILE,
-                                              GYRE_RESIDUAL_COMMITTED};
+    static const gyre_residual residuals[] = {
+        GYRE_RESIDUAL_OFF, GYRE_RESIDUAL_VOLATILE, GYRE_RESIDUAL_COMMITTED};
     world *w = *state;
 
     for (size_t i = 0; i < 3 * 2 * 2 * 3; i++) {

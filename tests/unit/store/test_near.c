@@ -111,14 +111,14 @@ static double sum_squares(const float *x, size_t n)
     return lane[0];
 }
 
-/* One tensor: what the optimizer sees takes the place of its gradient. */
-static double book_compress(book *b, size_t i, const script *s, float q,
-                            float k, bool late)
+/* One tensor: what the optimizer sees takes the place of its gradient.  *sum
+ * grows by the squares of what was kept, grain by grain. */
+static void book_compress(book *b, size_t i, const script *s, float q, float k,
+                          bool late, double *sum)
 {
     uint64_t elements = b->o.m->elements[i];
     float *g = b->o.g[i], *e = b->e[i];
     bool off = s->residual == GYRE_RESIDUAL_OFF;
-    double sum = 0;
 
     for (uint64_t at = 0; at < elements; at += 1024) {
         size_t n = elements - at < 1024 ? (size_t)(elements - at) : 1024;
@@ -130,14 +130,13 @@ static double book_compress(book *b, size_t i, const script *s, float q,
             a[j] = off ? g[at + j] * q : fmaf(g[at + j], q, rest);
         }
         keep_largest(a, n, b->ratio, kept);
-        sum += sum_squares(kept, n);
+        *sum += sum_squares(kept, n);
         for (size_t j = 0; j < n; j++) {
             e[at + j] = a[j] - kept[j];
             g[at + j] = late ? kept[j] * k : kept[j];
         }
     }
     b->kappa[i] = late ? k : 1;
-    return sum;
 }
 
 static void book_step(book *b, const script *s, double scale,
@@ -154,8 +153,8 @@ static void book_step(book *b, const script *s, double scale,
     out->clipped[round] = norm * k;
     for (size_t i = 0; i < b->o.m->count; i++)
         if (b->o.given[i])
-            sum += book_compress(b, i, s, (float)(late ? inv : inv * k),
-                                 (float)k, late);
+            book_compress(b, i, s, (float)(late ? inv : inv * k), (float)k,
+                          late, &sum);
     out->compressed[round] = sqrt(sum) * (late ? k : 1);
     oracle_step(&b->o, 1, 1, 0);
 }
@@ -416,9 +415,8 @@ static void test_no_compressor(void **state)
 /* Residuals off, volatile and committed; no clip, exact and late. */
 static void each_way(script s, double ratio)
 {
-    static const gyre_residual residuals[] = {GYRE_RESIDUAL_OFF,
-                                              GYRE_RESIDUAL_VOLATILE,
-                                              GYRE_RESIDUAL_COMMITTED};
+    static const gyre_residual residuals[] = {
+        GYRE_RESIDUAL_OFF, GYRE_RESIDUAL_VOLATILE, GYRE_RESIDUAL_COMMITTED};
     static const struct {
         double clip;
         bool late;
