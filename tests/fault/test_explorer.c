@@ -122,16 +122,16 @@ static bool record_again(trial *t, const char *io)
     return failures > 0;
 }
 
-typedef enum kind { PLAIN, EARLY, IN_PLACE, CODED } kind;
+typedef enum kind { PLAIN, EARLY, IN_PLACE } kind;
 
 static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
-                    const char *io, kind how)
+                    const char *io, kind how, unsigned with)
 {
     trial *t = calloc(1, sizeof(*t));
 
     fault_model_make(&t->model, scale);
     t->model.in_place = how == IN_PLACE;
-    t->model.coded = how == CODED;
+    t->model.with = with;
     fault_place_make(&t->place, devices, false);
     t->context = unit_context(&t->memory);
     t->commit_every = commit_every;
@@ -277,8 +277,9 @@ static uint64_t tell(const trial *t, const char *what,
 static uint64_t explore_all(trial *t, const char *what, bool fast)
 {
     explorer_counts counts = {0};
-    size_t most = fault_long() ? 10 : fault_stride(1) > 1 ? 3 : 6;
-    size_t tears = fault_stride(1) > 1 ? 1 : EXPLORER_TEARS;
+    bool plain = t->model.with == 0; /* the others have more writes */
+    size_t most = fault_long() ? 10 : fault_stride(1) > 1 ? 3 : plain ? 6 : 4;
+    size_t tears = fault_stride(1) > 1 ? 1 : plain ? EXPLORER_TEARS : 3;
 
     t->fast = fast;
     t->go_on = fast ? 0 : 5;
@@ -290,10 +291,10 @@ static uint64_t explore_all(trial *t, const char *what, bool fast)
     return tell(t, what, &counts);
 }
 
-static void small(const char *what, uint32_t commit_every, const char *io,
-                  kind how)
+static void small_with(const char *what, uint32_t commit_every, const char *io,
+                       kind how, unsigned with)
 {
-    trial *t = begin(2, 1, commit_every, io, how);
+    trial *t = begin(2, 1, commit_every, io, how, with);
     uint64_t bad;
 
     explorer_take(t->explorer, t->recorder, NULL, NULL);
@@ -302,6 +303,12 @@ static void small(const char *what, uint32_t commit_every, const char *io,
     assert_int_equal(t->dirty > 0, how == IN_PLACE);
     end(t);
     assert_int_equal(bad, 0);
+}
+
+static void small(const char *what, uint32_t commit_every, const char *io,
+                  kind how)
+{
+    small_with(what, commit_every, io, how, 0);
 }
 
 static void test_posix(void **state)
@@ -339,19 +346,40 @@ static void test_in_place(void **state)
 {
     (void)state;
     small("in place", 1, "auto", IN_PLACE);
+    small_with("in place, residual", 1, "auto", IN_PLACE, FAULT_FED);
 }
 
 static void test_coded(void **state)
 {
     (void)state;
-    small("coded", 2, "auto", CODED);
+    small_with("coded", 2, "auto", PLAIN, FAULT_CODED);
+}
+
+/* The residual is part of what must be whole. */
+static void test_residual(void **state)
+{
+    (void)state;
+    small_with("residual", 1, "auto", PLAIN, FAULT_FED);
+    small_with("residual, late clip, spilled", 1, "posix", PLAIN,
+               FAULT_FED | FAULT_LATE | FAULT_SPILLED);
+    small_with("residual, coded, commit every 2", 2, "auto", PLAIN,
+               FAULT_FED | FAULT_CODED | FAULT_LATE);
+}
+
+/* What lies in a gradient region matters to nobody who opens. */
+static void test_spilled(void **state)
+{
+    (void)state;
+    small_with("spilled", 1, "auto", PLAIN, FAULT_SPILLED);
+    small_with("spilled, early, residual", 3, "posix", EARLY,
+               FAULT_SPILLED | FAULT_FED);
 }
 
 /* ---- a larger store: samples ------------------------------------------ */
 
 static void test_samples(void **state)
 {
-    trial *t = begin(2, 20, 1, "auto", PLAIN);
+    trial *t = begin(2, 20, 1, "auto", PLAIN, 0);
     uint64_t samples = fault_long() ? 200000 : 10000 / fault_stride(1);
     uint64_t bad = 0;
 
@@ -375,9 +403,9 @@ static void test_samples(void **state)
 
 /* Each operation of the run fails once: what a crash leaves then and later. */
 static void after_errors(const char *what, uint32_t commit_every, bool reopen,
-                         kind how)
+                         kind how, unsigned with)
 {
-    trial *t = begin(2, 1, commit_every, "posix", how);
+    trial *t = begin(2, 1, commit_every, "posix", how, with);
     unsigned stride = fault_stride(5);
     fault_saved fresh;
     explorer_counts counts = {0};
@@ -406,13 +434,17 @@ static void after_errors(const char *what, uint32_t commit_every, bool reopen,
 static void test_after_errors(void **state)
 {
     (void)state;
-    after_errors("after an error", 1, false, PLAIN);
+    after_errors("after an error", 1, false, PLAIN, 0);
+    after_errors("after an error, residual, spilled", 1, false, PLAIN,
+                 FAULT_FED | FAULT_SPILLED | FAULT_LATE);
 }
 
 static void test_after_errors_reopened(void **state)
 {
     (void)state;
-    after_errors("after an error, reopened, commit every 2", 2, true, EARLY);
+    after_errors("after an error, reopened, commit every 2", 2, true, EARLY, 0);
+    after_errors("after an error, reopened, residual, coded", 2, true, PLAIN,
+                 FAULT_FED | FAULT_CODED);
 }
 
 /* ---- tests of the test ------------------------------------------------ */
@@ -456,7 +488,7 @@ static uint64_t without(trial *t, const char *what, bool after, bool fast)
 
 static void test_flushes_matter(void **state)
 {
-    trial *t = begin(2, 1, 1, "auto", PLAIN);
+    trial *t = begin(2, 1, 1, "auto", PLAIN, 0);
     const char *before = "without the flush before the record";
     const char *after = "without the flush after the record";
     uint64_t before_verifying = without(t, before, false, false);
@@ -482,6 +514,8 @@ int main(void)
         cmocka_unit_test(test_early_every_3),
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_coded),
+        cmocka_unit_test(test_residual),
+        cmocka_unit_test(test_spilled),
         cmocka_unit_test(test_samples),
         cmocka_unit_test(test_after_errors),
         cmocka_unit_test(test_after_errors_reopened),

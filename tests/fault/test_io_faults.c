@@ -159,7 +159,8 @@ static uint64_t run_once(io_trial *t, const char *io)
 typedef enum kind { PLAIN, ASKED, EARLY } kind;
 
 static void every_fault(size_t devices, const char *engine, bool disk,
-                        uint32_t commit_every, kind how, unsigned stride)
+                        uint32_t commit_every, kind how, unsigned stride,
+                        unsigned with)
 {
     static const struct {
         const char *text, *rest;
@@ -170,7 +171,8 @@ static void every_fault(size_t devices, const char *engine, bool disk,
                   {"short", "", true},
                   {"eintr", "", true}};
     io_trial *t = io_trial_begin(devices, disk, commit_every,
-                                 how == EARLY ? IO_TRIAL_EARLY : 0);
+                                 (how == EARLY ? IO_TRIAL_EARLY : 0) |
+                                     with * IO_TRIAL_WITH);
     char io[64];
     uint64_t most, runs = 0;
 
@@ -185,14 +187,14 @@ static void every_fault(size_t devices, const char *engine, bool disk,
             t->mended = faults[f].mended;
             (void)run_once(t, io);
         }
-    printf("# %s, %zu device%s%s, commit every %u%s: %llu runs, %llu "
+    printf("# %s, %zu device%s%s, commit every %u%s, with %x: %llu runs, %llu "
            "operations, %llu errors\n",
            engine, devices, devices == 1 ? "" : "s", disk ? ", on disk" : "",
            commit_every,
            how == ASKED   ? " when asked"
            : how == EARLY ? ", early"
                           : "",
-           (unsigned long long)runs, (unsigned long long)most,
+           with, (unsigned long long)runs, (unsigned long long)most,
            (unsigned long long)t->failures);
     assert_true(t->failures > 0);
     io_trial_end(t);
@@ -201,53 +203,72 @@ static void every_fault(size_t devices, const char *engine, bool disk,
 static void test_posix_1(void **state)
 {
     (void)state;
-    every_fault(1, "posix", false, 1, PLAIN, fault_stride(1));
-    every_fault(1, "posix", false, 3, PLAIN, fault_stride(1));
+    every_fault(1, "posix", false, 1, PLAIN, fault_stride(1), 0);
+    every_fault(1, "posix", false, 3, PLAIN, fault_stride(1), 0);
 }
 
 static void test_posix_3(void **state)
 {
     (void)state;
-    every_fault(3, "posix", false, 1, PLAIN, fault_stride(1));
-    every_fault(3, "posix", false, 3, PLAIN, fault_stride(1));
+    every_fault(3, "posix", false, 1, PLAIN, fault_stride(1), 0);
+    every_fault(3, "posix", false, 3, PLAIN, fault_stride(1), 0);
 }
 
 static void test_uring_1(void **state)
 {
     (void)state;
-    every_fault(1, "uring", false, 1, PLAIN, fault_stride(1));
-    every_fault(1, "uring", false, 3, PLAIN, fault_stride(2));
+    every_fault(1, "uring", false, 1, PLAIN, fault_stride(1), 0);
+    every_fault(1, "uring", false, 3, PLAIN, fault_stride(2), 0);
 }
 
 static void test_uring_3(void **state)
 {
     (void)state;
-    every_fault(3, "uring", false, 1, PLAIN, fault_stride(2));
-    every_fault(3, "uring", false, 3, PLAIN, fault_stride(1));
+    every_fault(3, "uring", false, 1, PLAIN, fault_stride(2), 0);
+    every_fault(3, "uring", false, 3, PLAIN, fault_stride(1), 0);
 }
 
 /* Chunks are written before all gradients are there. */
 static void test_early(void **state)
 {
     (void)state;
-    every_fault(1, "posix", false, 1, EARLY, fault_stride(1));
-    every_fault(1, "uring", false, 3, EARLY, fault_stride(2));
-    every_fault(3, "posix", false, 3, EARLY, fault_stride(2));
+    every_fault(1, "posix", false, 1, EARLY, fault_stride(1), 0);
+    every_fault(1, "uring", false, 3, EARLY, fault_stride(2), 0);
+    every_fault(3, "posix", false, 3, EARLY, fault_stride(2), 0);
 }
 
 /* gyre_store_commit, for rounds that do not commit. */
 static void test_asked(void **state)
 {
     (void)state;
-    every_fault(1, "posix", false, 3, ASKED, fault_stride(1));
-    every_fault(3, "uring", false, 2, ASKED, fault_stride(2));
+    every_fault(1, "posix", false, 3, ASKED, fault_stride(1), 0);
+    every_fault(3, "uring", false, 2, ASKED, fault_stride(2), 0);
+}
+
+/* Residual chunks are written by the commit and read by the open, gradients are
+ * written and read in the round. */
+static void test_residual(void **state)
+{
+    (void)state;
+    every_fault(1, "posix", false, 1, PLAIN, fault_stride(2),
+                FAULT_FED | FAULT_CODED);
+    every_fault(2, "auto", false, 3, PLAIN, fault_stride(3),
+                FAULT_FED | FAULT_LATE | FAULT_SPILLED);
+}
+
+static void test_spilled(void **state)
+{
+    (void)state;
+    every_fault(2, "posix", false, 1, PLAIN, fault_stride(3), FAULT_SPILLED);
+    every_fault(1, "auto", false, 3, EARLY, fault_stride(3),
+                FAULT_SPILLED | FAULT_FED);
 }
 
 /* Direct I/O: shorts stay aligned. */
 static void test_disk(void **state)
 {
     (void)state;
-    every_fault(2, "auto", true, 1, PLAIN, fault_stride(7));
+    every_fault(2, "auto", true, 1, PLAIN, fault_stride(7), 0);
 }
 
 /* ---- later or in another order ---------------------------------------- */
@@ -276,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_uring_3),
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_residual),
+        cmocka_unit_test(test_spilled),
         cmocka_unit_test(test_disk),
         cmocka_unit_test(test_delay_and_reorder),
     };

@@ -34,7 +34,7 @@ typedef struct trial {
     uint64_t killed, lost; /* children, rounds that went with them */
 } trial;
 
-static trial *begin_as(bool coded, size_t devices, bool disk,
+static trial *begin_as(unsigned with, size_t devices, bool disk,
                        uint32_t commit_every, bool early, uint64_t scale)
 {
     trial *t = calloc(1, sizeof(*t));
@@ -44,7 +44,7 @@ static trial *begin_as(bool coded, size_t devices, bool disk,
     gyre_store *store;
 
     fault_model_make(&t->model, scale);
-    t->model.coded = coded;
+    t->model.with = with;
     fault_place_make(&t->place, devices, disk);
     fault_ok(gyre_context_create(NULL, &context, &error), &error);
     fault_ok(
@@ -65,7 +65,7 @@ static trial *begin_as(bool coded, size_t devices, bool disk,
 static trial *begin(size_t devices, bool disk, uint32_t commit_every,
                     bool early, uint64_t scale)
 {
-    return begin_as(false, devices, disk, commit_every, early, scale);
+    return begin_as(0, devices, disk, commit_every, early, scale);
 }
 
 static void end(trial *t)
@@ -200,11 +200,11 @@ static void every_operation(trial *t, const char *engine)
         if (!killed)
             break;
     }
-    printf("# %s, %zu devices, commit every %u%s: killed after %llu of "
-           "the operations of %d rounds\n",
+    printf("# %s, %zu devices, commit every %u%s, with %x: killed after %llu "
+           "of the operations of %d rounds\n",
            engine, t->place.count, t->commit_every,
-           t->history.early ? ", early" : "", (unsigned long long)t->killed,
-           FAULT_ROUNDS);
+           t->history.early ? ", early" : "", t->model.with,
+           (unsigned long long)t->killed, FAULT_ROUNDS);
     assert_true(t->killed > 50 / fault_stride(1));
     gyre_context_destroy(context);
     end(t);
@@ -231,7 +231,25 @@ static void test_commit_every_2(void **state)
 static void test_coded(void **state)
 {
     (void)state;
-    every_operation(begin_as(true, 2, false, 1, false, 1), "auto");
+    every_operation(begin_as(FAULT_CODED, 2, false, 1, false, 1), "auto");
+}
+
+static void test_residual(void **state)
+{
+    (void)state;
+    every_operation(begin_as(FAULT_FED | FAULT_CODED, 2, false, 2, false, 1),
+                    "auto");
+    every_operation(
+        begin_as(FAULT_FED | FAULT_LATE | FAULT_SPILLED, 2, false, 1, false, 1),
+        "posix");
+}
+
+static void test_spilled(void **state)
+{
+    (void)state;
+    every_operation(begin_as(FAULT_SPILLED, 2, false, 1, false, 1), "auto");
+    every_operation(begin_as(FAULT_SPILLED | FAULT_FED, 2, false, 1, true, 1),
+                    "auto");
 }
 
 static void test_early(void **state)
@@ -383,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_commit_every_2), cmocka_unit_test(test_early),
         cmocka_unit_test(test_random_moments), cmocka_unit_test(test_create),
         cmocka_unit_test(test_second_process), cmocka_unit_test(test_coded),
+        cmocka_unit_test(test_residual),       cmocka_unit_test(test_spilled),
     };
 
     return cmocka_run_group_tests_name("kill", tests, NULL, NULL);
