@@ -7,6 +7,8 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_store.h \
 	profiler/bench_update.c \
 	profiler/cmd_bench.c \
+	profiler/coded.c \
+	profiler/coded.h \
 	profiler/stream.c \
 	profiler/stream.h \
 	profiler/team.c \
