@@ -286,9 +286,11 @@ static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
 
     switch (b->state) {
     case GYRE_BUFFER_READING:
-        if (!is_over(b, now) || now < b->link.end)
-            return GYRE_OK;
-        leave_link(w, b, w->name.down);
+        if (b->work.parts != 0) {
+            if (!is_over(b, now) || now < b->link.end)
+                return GYRE_OK;
+            leave_link(w, b, w->name.down);
+        }
         at = close_transfers(w, b, true, &bytes);
         enter(w, b, GYRE_BUFFER_READY);
         if (crosses(w) && bytes > 0) {
@@ -311,8 +313,9 @@ static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
     case GYRE_BUFFER_WRITING:
         if (b->undelivered && now >= b->up.end)
             tell_delivered(w, b);
-        if (b->undelivered || !is_over(b, now))
+        if (b->undelivered || !is_over(b, now) || now < b->link.end)
             return GYRE_OK;
+        leave_link(w, b, w->name.down);
         (void)close_transfers(w, b, false, &bytes);
         enter(w, b, GYRE_BUFFER_FREE);
         return GYRE_OK;

@@ -16,8 +16,9 @@
  * A transfer of an emulated device is over when the real one has completed and
  * the time has come at which a device of that rate would have moved its bytes.
  * What crosses the link in placement near goes beside the device: gradients
- * beside the read, parameters beside the write; in placement host it comes
- * after the read and before the write, since it is the same bytes.
+ * beside the read (beside the write, when nothing is read: they go straight
+ * through to it), parameters beside the write; in placement host it comes after
+ * the read and before the write, since it is the same bytes.
  */
 #ifndef GYRE_SRC_STORE_WORKER_H
 #define GYRE_SRC_STORE_WORKER_H
@@ -103,7 +104,7 @@ typedef struct gyre_buffer {
     gyre_work_result result;
     uint8_t *data;
     gyre_transfer transfer[GYRE_PARTS];
-    gyre_turn link; /* gradients beside the read, or all in between */
+    gyre_turn link; /* gradients beside read or write, or all in between */
     uint64_t link_bytes;
     gyre_turn up; /* of the parameters, beside the write */
     bool undelivered;
