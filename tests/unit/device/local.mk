@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/unit/device/test_compute \
 	tests/unit/device/test_cuda \
+	tests/unit/device/test_compress \
 	tests/unit/device/test_feedback \
 	tests/unit/device/test_coded \
 	tests/unit/device/test_leaf \
@@ -14,6 +15,7 @@ tests_unit_device_test_compute_SOURCES = tests/unit/device/matrix.h \
 tests_unit_device_test_compute_LDADD = $(LDADD) -lm
 tests_unit_device_test_cuda_SOURCES = tests/unit/device/fake/fake.h \
 	tests/unit/device/test_cuda.c
+tests_unit_device_test_compress_LDADD = $(LDADD) -lm
 tests_unit_device_test_feedback_LDADD = $(LDADD) -lm
 tests_unit_device_test_coded_LDADD = $(LDADD) -lm
 tests_unit_device_test_leaf_LDADD = $(LDADD) -lm
