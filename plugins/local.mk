@@ -11,3 +11,5 @@ plugin_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared \
 	-export-symbols-regex '^gyre_module_entry$$'
 
 include plugins/optimizers/local.mk
+include plugins/compressors/local.mk
+include plugins/devices/local.mk

@@ -8,6 +8,16 @@
 #ifndef GYRE_PROFILER_BENCH_H
 #define GYRE_PROFILER_BENCH_H
 
+/*
+ * Compression with error feedback against a stream of the same shape: gradient
+ * read, residual read and written, payload written.
+ *
+ *     --compressor NAME  (default: all)
+ *     --param NAME=VALUE[,...] of the compressor; needs --compressor
+ *     --threads N, --elements N, --pairs N
+ */
+int bench_compress(int argc, char **argv);
+
 /* Optimizer updates against a stream of the same shape: per optimizer,
  * instruction set and number of threads, elements and bytes per second. */
 int bench_update(int argc, char **argv);

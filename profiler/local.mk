@@ -8,6 +8,7 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_near_print.c \
 	profiler/bench_near_run.c \
 	profiler/bench_near_throttle.c \
+	profiler/bench_compress.c \
 	profiler/bench_store.c \
 	profiler/bench_store.h \
 	profiler/bench_update.c \

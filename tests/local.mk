@@ -16,6 +16,7 @@ cli_tests += \
 	tests/cli/same.test \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
+	tests/cli/near.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
@@ -44,7 +45,7 @@ AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
 EXTRA_DIST += tests/README.md tests/install.test tests/needs tests/run \
 	tests/tap.sh
-EXTRA_DIST += tests/unit/tap tests/unit/unit.h
+EXTRA_DIST += tests/unit/codecs.h tests/unit/codecs_cases.h tests/unit/tap tests/unit/unit.h
 EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \
@@ -63,7 +64,7 @@ check_DATA += tests/json_get$(EXEEXT)
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
-gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs
+gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs:$(abs_top_builddir)/plugins/compressors/.libs:$(abs_top_builddir)/plugins/devices/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzz targets: as tests they replay their corpus and seeded mutations of it.
-check_PROGRAMS += tests/fuzz/fuzz_safetensors
+check_PROGRAMS += tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_wire
+tests_fuzz_fuzz_wire_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 
 fuzz_safetensors_corpus = \
 	tests/fuzz/safetensors/deep \
@@ -18,3 +19,48 @@ fuzz_safetensors_corpus = \
 	tests/fuzz/safetensors/unicode_names \
 	tests/fuzz/safetensors/zero_and_huge
 EXTRA_DIST += $(fuzz_safetensors_corpus)
+
+fuzz_wire_corpus = \
+	tests/fuzz/wire/00-topk-block \
+	tests/fuzz/wire/00-topk-payload \
+	tests/fuzz/wire/01-topk-block \
+	tests/fuzz/wire/01-topk-payload \
+	tests/fuzz/wire/02-topk-block \
+	tests/fuzz/wire/02-topk-payload \
+	tests/fuzz/wire/03-topk-block \
+	tests/fuzz/wire/03-topk-payload \
+	tests/fuzz/wire/04-topk-block \
+	tests/fuzz/wire/04-topk-payload \
+	tests/fuzz/wire/05-topk-block \
+	tests/fuzz/wire/05-topk-payload \
+	tests/fuzz/wire/06-topk-block \
+	tests/fuzz/wire/06-topk-payload \
+	tests/fuzz/wire/07-topk-block \
+	tests/fuzz/wire/07-topk-payload \
+	tests/fuzz/wire/08-topk-block \
+	tests/fuzz/wire/08-topk-payload \
+	tests/fuzz/wire/09-quantize-block \
+	tests/fuzz/wire/09-quantize-payload \
+	tests/fuzz/wire/10-quantize-block \
+	tests/fuzz/wire/10-quantize-payload \
+	tests/fuzz/wire/11-quantize-block \
+	tests/fuzz/wire/11-quantize-payload \
+	tests/fuzz/wire/12-quantize-block \
+	tests/fuzz/wire/12-quantize-payload \
+	tests/fuzz/wire/13-quantize-block \
+	tests/fuzz/wire/13-quantize-payload \
+	tests/fuzz/wire/14-quantize-block \
+	tests/fuzz/wire/14-quantize-payload \
+	tests/fuzz/wire/15-quantize-block \
+	tests/fuzz/wire/15-quantize-payload \
+	tests/fuzz/wire/16-quantize-block \
+	tests/fuzz/wire/16-quantize-payload \
+	tests/fuzz/wire/17-fp8-block \
+	tests/fuzz/wire/17-fp8-payload \
+	tests/fuzz/wire/18-fp8-block \
+	tests/fuzz/wire/18-fp8-payload \
+	tests/fuzz/wire/19-sign-block \
+	tests/fuzz/wire/19-sign-payload \
+	tests/fuzz/wire/20-sign-block \
+	tests/fuzz/wire/20-sign-payload
+EXTRA_DIST += $(fuzz_wire_corpus)

@@ -3,6 +3,7 @@
 #ifndef GYRE_GYRE_H
 #define GYRE_GYRE_H
 
+#include <gyre/compress.h>
 #include <gyre/context.h>
 #include <gyre/dtype.h>
 #include <gyre/registry.h>

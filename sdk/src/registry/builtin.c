@@ -5,7 +5,16 @@
 #include "registry/registry.h"
 
 #ifdef GYRE_BUILTIN_PLUGINS
-#define BUILTIN_MAP(X) X(adagrad) X(adam) X(adamw) X(lion) X(sgd)
+#define BUILTIN_MAP(X) \
+    X(adagrad)         \
+    X(adam)            \
+    X(adamw)           \
+    X(lion)            \
+    X(sgd)             \
+    X(fp8)             \
+    X(quantize)        \
+    X(sign)            \
+    X(topk)
 #else
 #define BUILTIN_MAP(X)
 #endif

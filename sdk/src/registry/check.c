@@ -22,7 +22,10 @@ enum {
     PARAMETER_1_0 = SIZE_TO(gyre_parameter, words),
     OPTIMIZER_1_0 = SIZE_TO(gyre_optimizer, scalars),
     SLOT_1_0 = SIZE_TO(gyre_slot, parameter),
-    VARIANT_1_0 = SIZE_TO(gyre_variant, loop_count)
+    VARIANT_1_0 = SIZE_TO(gyre_variant, loop_count),
+    COMPRESSOR_1_0 = SIZE_TO(gyre_compressor, decide),
+    CODEC_LOOP_1_0 = SIZE_TO(gyre_codec_loop, survey),
+    CODEC_KERNEL_1_0 = SIZE_TO(gyre_codec_kernel, table)
 };
 
 static gyre_status bad(gyre_error *error, const char *where, const char *object,
@@ -356,6 +359,96 @@ static gyre_status check_optimizer(const gyre_plugin *plugin, const char *where,
     return status;
 }
 
+/* ---- compressor ------------------------------------------------------ */
+
+static gyre_status check_codec_loops(const gyre_compressor *c,
+                                     const char *where, gyre_error *error)
+{
+    if (c->loops == NULL || c->loop_count == 0)
+        return bad(error, where, "the descriptor", "lacks loops (NULL)");
+    for (size_t i = 0; i < c->loop_count && i < GYRE_LOOP_COUNT; i++) {
+        const gyre_codec_loop *loop = element(c->loops, i);
+
+        if (loop->size != c->loops->size || loop->size < CODEC_LOOP_1_0)
+            return bad(error, where, "a loop", "has a wrong size field");
+        if (i > 0 && loop->compress == NULL)
+            continue;
+        if (loop->compress == NULL || loop->decompress == NULL ||
+            loop->accumulate == NULL ||
+            (c->survey_bytes > 0 && loop->survey == NULL))
+            return bad(error, where, "a loop", "lacks a function (NULL)");
+    }
+    return GYRE_OK;
+}
+
+static gyre_status check_codec_kernel(const gyre_plugin *plugin,
+                                      const char *where, gyre_error *error)
+{
+    const gyre_codec_kernel *k = NULL;
+
+    if (plugin->extension != NULL)
+        k = plugin->extension(GYRE_CODEC_KERNEL);
+    if (k == NULL)
+        return GYRE_OK;
+    if (k->size < CODEC_KERNEL_1_0)
+        return bad(error, where, "the decode kernel", "is shorter than in 1.0");
+    if (k->form > GYRE_KERNEL_SCATTER)
+        return bad(error, where, "the decode kernel", "has an unknown form");
+    if (k->text == NULL || k->text[0] == '\0')
+        return bad(error, where, "the decode kernel", "has no text");
+    if (k->name_count > GYRE_CODEC_MAX_NAMES ||
+        (k->name_count > 0 && (k->names == NULL || k->constants == NULL)))
+        return bad(error, where, "the decode kernel",
+                   "has more than 32 names, or names without values");
+    for (size_t i = 0; i < k->name_count; i++)
+        if (!legal_name(k->names[i], UPPER))
+            return bad(error, where, "the decode kernel",
+                       "has an illegal name (want an identifier)");
+    return GYRE_OK;
+}
+
+static gyre_status check_compressor(const gyre_plugin *plugin,
+                                    const char *where, gyre_error *error)
+{
+    const gyre_compressor *c = plugin->descriptor;
+    gyre_status status;
+
+    if (c == NULL || c->size < COMPRESSOR_1_0)
+        return bad(error, where, "the descriptor",
+                   "is missing or shorter than in ABI 1.0");
+    if (c->bytes == NULL)
+        return bad(error, where, "the descriptor", "lacks bytes (NULL)");
+    if (c->survey_bytes > GYRE_CODEC_MAX_SURVEY ||
+        c->decided_bytes > GYRE_CODEC_MAX_DECIDED)
+        return gyre_fail(error, GYRE_PLUGIN_BAD,
+                         "%s: init: a summary of %u and a decision of %u "
+                         "bytes; allowed are at most %d and %d",
+                         where, c->survey_bytes, c->decided_bytes,
+                         GYRE_CODEC_MAX_SURVEY, GYRE_CODEC_MAX_DECIDED);
+    if (c->survey_bytes > 0 &&
+        (c->merge == NULL || c->decide == NULL || c->decided_bytes == 0))
+        return bad(error, where, "the descriptor",
+                   "has a survey without merge, decide or decided_bytes");
+    if (c->survey_bytes == 0 && (c->flags & GYRE_CODEC_BARRIER) != 0)
+        return bad(error, where, "the descriptor",
+                   "claims a barrier without survey_bytes");
+    for (size_t i = 0; i < plugin->parameter_count; i++) {
+        const gyre_parameter *p = element(plugin->parameters, i);
+
+        if (p->klass != GYRE_STRUCTURAL)
+            return gyre_fail(error, GYRE_PLUGIN_BAD,
+                             "%s: init: parameter %s: a compressor's must be "
+                             "structural",
+                             where, p->name);
+    }
+    status = check_codec_loops(c, where, error);
+    if (status == GYRE_OK)
+        status = check_codec_kernel(plugin, where, error);
+    if (status == GYRE_OK)
+        status = check_flags(plugin->build, where, error);
+    return status;
+}
+
 /* ---- plugin ---------------------------------------------------------- */
 
 gyre_status gyre_check_plugin(const gyre_plugin *plugin, const char *where,
@@ -381,5 +474,7 @@ gyre_status gyre_check_plugin(const gyre_plugin *plugin, const char *where,
         status = check_parameters(plugin, where, error);
     if (status == GYRE_OK && strcmp(plugin->kind, GYRE_KIND_OPTIMIZER) == 0)
         status = check_optimizer(plugin, where, error);
+    if (status == GYRE_OK && strcmp(plugin->kind, GYRE_KIND_COMPRESSOR) == 0)
+        status = check_compressor(plugin, where, error);
     return status;
 }

@@ -35,7 +35,7 @@ static void copy_array(void *to, size_t room, const void *from, size_t count)
 static void lift_optimizer(gyre_entry *entry)
 {
     const gyre_optimizer *given = entry->given->descriptor;
-    gyre_lifted_optimizer *out = &entry->lifted;
+    gyre_lifted_optimizer *out = &entry->lifted.optimizer;
 
     copy_sized(&out->optimizer, sizeof(out->optimizer), given, given->size);
     copy_array(out->slots, sizeof(out->slots[0]), given->slots,
@@ -57,6 +57,20 @@ static void lift_optimizer(gyre_entry *entry)
     entry->plugin.descriptor = &out->optimizer;
 }
 
+static void lift_compressor(gyre_entry *entry)
+{
+    const gyre_compressor *given = entry->given->descriptor;
+    gyre_lifted_compressor *out = &entry->lifted.compressor;
+
+    copy_sized(&out->compressor, sizeof(out->compressor), given, given->size);
+    copy_array(out->loops, sizeof(out->loops[0]), given->loops,
+               given->loop_count < GYRE_LOOP_COUNT ? given->loop_count
+                                                   : (size_t)GYRE_LOOP_COUNT);
+    out->compressor.loops = out->loops;
+    out->compressor.loop_count = GYRE_LOOP_COUNT;
+    entry->plugin.descriptor = &out->compressor;
+}
+
 void gyre_lift(const gyre_plugin *given, gyre_entry *entry)
 {
     entry->given = given;
@@ -66,4 +80,6 @@ void gyre_lift(const gyre_plugin *given, gyre_entry *entry)
     entry->plugin.parameters = entry->parameters;
     if (strcmp(given->kind, GYRE_KIND_OPTIMIZER) == 0)
         lift_optimizer(entry);
+    if (strcmp(given->kind, GYRE_KIND_COMPRESSOR) == 0)
+        lift_compressor(entry);
 }

@@ -2,6 +2,8 @@
 registry_sources = \
 	sdk/src/registry/builtin.c \
 	sdk/src/registry/check.c \
+	sdk/src/registry/compressor.c \
+	sdk/src/registry/compressor.h \
 	sdk/src/registry/elf.c \
 	sdk/src/registry/lift.c \
 	sdk/src/registry/loader.c \
@@ -12,5 +14,6 @@ registry_sources = \
 	sdk/src/registry/registry.c \
 	sdk/src/registry/registry.h \
 	sdk/src/registry/search.c \
-	sdk/src/registry/table.h
+	sdk/src/registry/table.h \
+	sdk/src/registry/wire.c
 gyre_include_HEADERS += sdk/include/gyre/plugin.h sdk/include/gyre/registry.h

@@ -35,30 +35,6 @@ static const gyre_math host_math = {sizeof(gyre_math), gyre_math_sqrt,
 
 /* ---- parameter values ------------------------------------------------ */
 
-static gyre_status set_values(const gyre_plugin *plugin,
-                              const gyre_setting *settings, size_t count,
-                              double *values, gyre_error *error)
-{
-    for (size_t i = 0; i < count; i++) {
-        size_t index = 0;
-        gyre_status status =
-            gyre_parameter_index(plugin, settings[i].name, &index, error);
-
-        if (status == GYRE_OK)
-            status = gyre_parameter_check(plugin, &plugin->parameters[index],
-                                          settings[i].value, error);
-        if (status != GYRE_OK)
-            return status;
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(settings[i].name, settings[j].name) == 0)
-                return gyre_fail(error, GYRE_PARAMETER, "%s: %s is given twice",
-                                 plugin->name, settings[i].name);
-        }
-        values[index] = settings[i].value;
-    }
-    return GYRE_OK;
-}
-
 static gyre_status check_together(const gyre_plugin *plugin,
                                   const gyre_optimizer *optimizer,
                                   const double *values, gyre_error *error)
@@ -98,7 +74,7 @@ gyre_status gyre_opt_values(const gyre_opt *opt, const gyre_setting *settings,
     gyre_status status;
 
     memcpy(fresh, opt->defaults, sizeof(fresh));
-    status = set_values(plugin, settings, count, fresh, error);
+    status = gyre_parameter_values(plugin, settings, count, fresh, error);
     if (status != GYRE_OK)
         return status;
     for (size_t i = 0; i < plugin->parameter_count; i++) {
@@ -300,7 +276,8 @@ static gyre_status build(gyre_opt *opt, const gyre_setting *settings,
 
     for (size_t i = 0; i < plugin->parameter_count; i++)
         opt->defaults[i] = plugin->parameters[i].initial;
-    status = set_values(plugin, settings, count, opt->defaults, error);
+    status =
+        gyre_parameter_values(plugin, settings, count, opt->defaults, error);
     if (status == GYRE_OK)
         status = check_together(plugin, opt->optimizer, opt->defaults, error);
     if (status == GYRE_OK)

@@ -207,3 +207,27 @@ gyre_status gyre_plugin_parse(const gyre_plugin *plugin, const char *name,
         *out = value;
     return status;
 }
+
+gyre_status gyre_parameter_values(const gyre_plugin *plugin,
+                                  const gyre_setting *settings, size_t count,
+                                  double *values, gyre_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t index = 0;
+        gyre_status status =
+            gyre_parameter_index(plugin, settings[i].name, &index, error);
+
+        if (status == GYRE_OK)
+            status = gyre_parameter_check(plugin, &plugin->parameters[index],
+                                          settings[i].value, error);
+        if (status != GYRE_OK)
+            return status;
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(settings[i].name, settings[j].name) == 0)
+                return gyre_fail(error, GYRE_PARAMETER, "%s: %s is given twice",
+                                 plugin->name, settings[i].name);
+        }
+        values[index] = settings[i].value;
+    }
+    return GYRE_OK;
+}

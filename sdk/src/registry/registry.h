@@ -27,7 +27,10 @@
 enum {
     GYRE_MODULE_MAX_PLUGINS = 64,
     GYRE_OPT_MAX_SWITCHES = 16,
-    GYRE_OPT_MAX_VARIANTS = 16
+    GYRE_OPT_MAX_VARIANTS = 16,
+    GYRE_CODEC_MAX_SURVEY = 1 << 20,
+    GYRE_CODEC_MAX_DECIDED = 256,
+    GYRE_CODEC_MAX_NAMES = 32
 };
 
 /* ---- an entry of the table ------------------------------------------- */
@@ -40,13 +43,22 @@ typedef struct gyre_lifted_optimizer {
     gyre_loop_function loops[GYRE_OPT_MAX_VARIANTS][GYRE_LOOP_COUNT];
 } gyre_lifted_optimizer;
 
+/* A compressor's. */
+typedef struct gyre_lifted_compressor {
+    gyre_compressor compressor;
+    gyre_codec_loop loops[GYRE_LOOP_COUNT];
+} gyre_lifted_compressor;
+
 typedef struct gyre_entry {
     gyre_plugin plugin;       /* what gyre_plugin_find returns */
     const gyre_plugin *given; /* as the module has it */
     char *path;               /* NULL: linked in */
     bool hidden;              /* one from a file took its name */
     gyre_parameter parameters[GYRE_OPT_MAX_PARAMETERS];
-    gyre_lifted_optimizer lifted; /* when the kind is an optimizer */
+    union { /* by kind */
+        gyre_lifted_optimizer optimizer;
+        gyre_lifted_compressor compressor;
+    } lifted;
 } gyre_entry;
 
 typedef struct gyre_seen {
@@ -106,6 +118,11 @@ extern const gyre_module_entry_function gyre_builtin_modules[];
 gyre_status gyre_parameter_check(const gyre_plugin *plugin,
                                  const gyre_parameter *parameter, double value,
                                  gyre_error *error);
+/* Put the settings into values[], checked one by one; the others stay as they
+ * are.  PARAMETER: unknown, out of range, given twice. */
+gyre_status gyre_parameter_values(const gyre_plugin *plugin,
+                                  const gyre_setting *settings, size_t count,
+                                  double *values, gyre_error *error);
 /* Index by name; PARAMETER lists what there is. */
 gyre_status gyre_parameter_index(const gyre_plugin *plugin, const char *name,
                                  size_t *out, gyre_error *error);
