@@ -74,7 +74,7 @@ static void record(trial *t, const char *io, bool early)
     gyre_store_close(store);
 }
 
-typedef enum kind { PLAIN, EARLY, IN_PLACE } kind;
+typedef enum kind { PLAIN, EARLY, IN_PLACE, CODED } kind;
 
 static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
                     const char *io, kind how)
@@ -83,6 +83,7 @@ static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
 
     fault_model_make(&t->model, scale);
     t->model.in_place = how == IN_PLACE;
+    t->model.coded = how == CODED;
     fault_place_make(&t->place, devices, false);
     t->context = unit_context(&t->memory);
     t->commit_every = commit_every;
@@ -254,6 +255,12 @@ static void test_in_place(void **state)
     small("in place", 1, "auto", IN_PLACE);
 }
 
+static void test_coded(void **state)
+{
+    (void)state;
+    small("coded", 2, "auto", CODED);
+}
+
 /* ---- a larger store: samples ------------------------------------------ */
 
 static void test_samples(void **state)
@@ -338,13 +345,10 @@ static void test_flushes_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_posix),
-        cmocka_unit_test(test_uring),
-        cmocka_unit_test(test_commit_every_2),
-        cmocka_unit_test(test_early),
-        cmocka_unit_test(test_early_every_3),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_posix),          cmocka_unit_test(test_uring),
+        cmocka_unit_test(test_commit_every_2), cmocka_unit_test(test_early),
+        cmocka_unit_test(test_early_every_3),  cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_coded),          cmocka_unit_test(test_samples),
         cmocka_unit_test(test_flushes_matter),
     };
 
