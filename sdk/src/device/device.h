@@ -84,9 +84,8 @@ typedef struct gyre_device_spec {
     const gyre_codec *codec; /* of wire segments; NULL: raw gradients only */
     const gyre_state_codec *states; /* of each variable */
     size_t vars;
-    size_t grains;         /* the most of one job */
-    size_t gradient_bytes; /* the most of one job's gradients, raw or wire */
-    uint32_t lanes;        /* wanted; 0: 2 */
+    size_t grains;  /* the most of one job */
+    uint32_t lanes; /* wanted; 0: 2 */
     int allow_inexact;
 } gyre_device_spec;
 
@@ -114,8 +113,10 @@ void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);
  * Give a job to an idle lane; it, its data and segments stay alone until
  * `finish` has returned, which fills in the checksums.  A gradient need live
  * only until submit returns.  cpu does all of it in `submit`.  One thread at a
- * time per device.  Errors: IO (the device failed), CORRUPT (a wire payload),
- * NO_MEMORY.  After an error the lane is idle and data are not defined.
+ * time per device.  What a payload that its codec would refuse does to its own
+ * grain is told in `refused` by cpu and not defined elsewhere; nothing else is
+ * touched.  Errors: IO (the device failed), RANGE (more than it was opened
+ * for).  After an error the lane is idle and data are not defined.
  */
 gyre_status gyre_device_submit(gyre_device *device, uint32_t lane,
                                gyre_update_job *job, gyre_error *error);
