@@ -17,7 +17,6 @@
 
 #define CL_CALLS(X)              \
     X(clGetPlatformIDs)          \
-    X(clGetPlatformInfo)         \
     X(clGetDeviceIDs)            \
     X(clGetDeviceInfo)           \
     X(clCreateContext)           \
@@ -31,7 +30,6 @@
     X(clCreateKernel)            \
     X(clReleaseKernel)           \
     X(clSetKernelArg)            \
-    X(clGetKernelWorkGroupInfo)  \
     X(clCreateBuffer)            \
     X(clReleaseMemObject)        \
     X(clEnqueueMapBuffer)        \

@@ -103,8 +103,10 @@ gyre_status gyre_device_open(gyre_context *context,
 void gyre_device_close(gyre_device *device);
 
 uint32_t gyre_device_lanes(const gyre_device *device);
-/* Memory on the device itself, bytes; 0 for cpu. */
+/* Memory on the device itself, bytes; 0 for cpu.  The same before it is opened,
+ * and with it *host: the page-locked memory through which gradients go. */
 uint64_t gyre_device_memory(const gyre_device *device);
+uint64_t gyre_device_plan_memory(const gyre_device_spec *spec, uint64_t *host);
 /* Tell it of memory that jobs' data will lie in, so that it can be locked. */
 void gyre_device_pin(gyre_device *device, void *data, size_t bytes);
 void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);

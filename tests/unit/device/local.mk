@@ -16,13 +16,16 @@ tests_unit_device_test_update_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 check_PROGRAMS += \
 	tests/unit/device/test_compute \
 	tests/unit/device/test_cuda \
-	tests/unit/device/test_nvrtc
+	tests/unit/device/test_nvrtc \
+	tests/unit/device/test_opencl
 
 tests_unit_device_test_compute_SOURCES = tests/unit/device/matrix.h \
 	tests/unit/device/test_compute.c
 tests_unit_device_test_compute_LDADD = $(LDADD) -lm
 tests_unit_device_test_cuda_SOURCES = tests/unit/device/fake/fake.h \
-	tests/unit/device/test_cuda.c
+	tests/unit/device/open_fake.h tests/unit/device/test_cuda.c
+tests_unit_device_test_opencl_SOURCES = tests/unit/device/fake/fake.h \
+	tests/unit/device/open_fake.h tests/unit/device/test_opencl.c
 tests_unit_device_test_nvrtc_SOURCES = tests/unit/device/matrix.h \
 	tests/unit/device/test_nvrtc.c
 tests_unit_device_test_nvrtc_LDADD = $(LDADD) -lm
@@ -31,7 +34,15 @@ tests_unit_device_test_nvrtc_LDADD = $(LDADD) -lm
 # threads confuse as well.
 slow_tests += tests/unit/device/test_compute tests/unit/device/test_nvrtc
 
-# Libraries under the names of NVIDIA's driver and compiler.
+# Libraries under the names of drivers.
+if HAVE_OPENCL
+check_LTLIBRARIES += tests/unit/device/fake/libOpenCL.la
+tests_unit_device_fake_libOpenCL_la_SOURCES = tests/unit/device/fake/fake.h \
+	tests/unit/device/fake/fake_opencl.c
+tests_unit_device_fake_libOpenCL_la_CFLAGS = $(AM_CFLAGS) $(OPENCL_CFLAGS)
+tests_unit_device_fake_libOpenCL_la_LDFLAGS = $(AM_LDFLAGS) -shared \
+	-rpath /nowhere -version-info 1:0:0
+endif
 if HAVE_CUDA
 check_LTLIBRARIES += tests/unit/device/fake/libcuda.la \
 	tests/unit/device/fake/libnvrtc.la

@@ -260,6 +260,7 @@ static void try_states(bench *b, gyre_state_codec parameter,
                              .grains = GRAINS,
                              .lanes = LANES};
     gyre_device *device = NULL;
+    uint64_t host;
     gyre_error error;
 
     make_vars(b, parameter, slots);
@@ -268,6 +269,8 @@ static void try_states(bench *b, gyre_state_codec parameter,
         fail_msg("%s: %s", gyre_state_name(slots), error.text);
     assert_int_equal(gyre_device_lanes(device), LANES);
     assert_true(gyre_device_memory(device) >= LANES * b->bytes);
+    assert_int_equal(gyre_device_memory(device),
+                     gyre_device_plan_memory(&spec, &host));
     compare(b, device);
     gyre_device_close(device);
 }
@@ -375,6 +378,73 @@ static void test_too_long_is_refused(void **state)
     gyre_opt_destroy(b->opt);
 }
 
+/* ---- a kernel that no device builds ---------------------------------- */
+
+/* AdamW whose text for devices is not what its loops do. */
+static gyre_plugin hostile_plugin;
+static gyre_optimizer hostile_optimizer;
+static const gyre_plugin *const hostile_plugins[] = {&hostile_plugin};
+static gyre_module hostile_module;
+
+static const gyre_module *hostile_entry(void)
+{
+    return &hostile_module;
+}
+
+static void test_a_failed_build_tells_its_log(void **state)
+{
+    static const char *const texts[] = {
+        "p = no_such_name;",    "p = 1.0f; } } }", "p = \"",
+        "#error no_such_thing", "while (1",
+    };
+    const matrix_row row = {"hostile", 0, {{0}}};
+    bench *b = *state;
+    const gyre_plugin *adamw = NULL;
+    gyre_error error;
+
+    assert_int_equal(gyre_plugin_find(b->context, GYRE_KIND_OPTIMIZER, "adamw",
+                                      &adamw, NULL),
+                     GYRE_OK);
+    hostile_plugin = *adamw;
+    hostile_optimizer = *(const gyre_optimizer *)adamw->descriptor;
+    hostile_plugin.name = "hostile";
+    hostile_plugin.descriptor = &hostile_optimizer;
+    hostile_module = (gyre_module){GYRE_PLUGIN_MAGIC,
+                                   sizeof(gyre_module),
+                                   GYRE_PLUGIN_ABI_MAJOR,
+                                   GYRE_PLUGIN_ABI_MINOR,
+                                   hostile_plugin.build,
+                                   hostile_plugins,
+                                   1};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        gyre_context *context = unit_context(&b->memory);
+        gyre_device_spec spec = {.name = compute(),
+                                 .states = b->states,
+                                 .grains = GRAINS,
+                                 .lanes = LANES};
+        gyre_device *device = NULL;
+        gyre_context *kept = b->context;
+
+        hostile_optimizer.kernel = texts[i];
+        if (gyre_plugin_add(context, hostile_entry, &error) != GYRE_OK)
+            fail_msg("%s", error.text);
+        b->context = context;
+        make_optimizer(b, &row);
+        make_vars(b, GYRE_STATE_F32, GYRE_STATE_F32);
+        spec.opt = b->opt;
+        spec.vars = b->var_count;
+        assert_int_equal(gyre_device_open(context, &spec, &device, &error),
+                         GYRE_PLUGIN_BAD);
+        unit_assert_text(&error, "does not build");
+        unit_assert_text(&error, "build log: ");
+        if (i == 0)
+            unit_assert_text(&error, "no_such_name");
+        gyre_opt_destroy(b->opt);
+        b->context = kept;
+        gyre_context_destroy(context);
+    }
+}
+
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 /* Is the device there?  Prints why not. */
@@ -408,6 +478,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(test_every_optimizer_and_state),
         WITH_BENCH(test_every_compressor),
+        WITH_BENCH(test_a_failed_build_tells_its_log),
         WITH_BENCH(test_too_long_is_refused),
     };
 
