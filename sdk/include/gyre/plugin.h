@@ -220,11 +220,19 @@ typedef struct gyre_optimizer {
  */
 enum { GYRE_CODEC_GRAIN = 1024 };
 enum {
-    GYRE_CODEC_VARIABLE = 1u << 0,  /* payloads differ in length */
-    GYRE_CODEC_BARRIER = 1u << 1,   /* every element is surveyed before any is
-                                       compressed */
-    GYRE_CODEC_STOCHASTIC = 1u << 2 /* rounds by gyre_hash of key and index */
+    GYRE_CODEC_VARIABLE = 1u << 0,   /* payloads differ in length */
+    GYRE_CODEC_BARRIER = 1u << 1,    /* every element is surveyed before any is
+                                        compressed */
+    GYRE_CODEC_STOCHASTIC = 1u << 2, /* rounds by gyre_hash of key and index */
+    GYRE_CODEC_SPARSE = 1u << 3 /* can list what it kept, see gyre_compress */
 };
+
+/* What a SPARSE codec kept of a grain, the rest being +0: index ascending. */
+typedef struct gyre_sparse {
+    size_t count;
+    uint32_t index[GYRE_CODEC_GRAIN];
+    float kept[GYRE_CODEC_GRAIN];
+} gyre_sparse;
 
 /* Compress one grain.  x is finite (the host skips a round that is not). */
 typedef struct gyre_compress {
@@ -238,7 +246,10 @@ typedef struct gyre_compress {
                          behind the other; 0 without a survey */
     uint32_t key[2];  /* seed, tensor and step, mixed */
     uint8_t *payload; /* room for bytes(values, n), aligned to 4 */
-    float *kept;      /* n floats: what decompress will give, bit for bit */
+    float *kept;      /* n floats: what decompress will give, bit for bit;
+                         NULL with sparse */
+    gyre_sparse
+        *sparse; /* of a SPARSE codec that may list instead; else NULL */
 } gyre_compress;
 
 /* Look at one grain before compressing. */

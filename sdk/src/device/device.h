@@ -71,6 +71,9 @@ uint64_t gyre_device_hash(const uint8_t *data, const gyre_var *vars,
  * infinite.  The same bits on every instruction set. */
 double gyre_device_leaf(gyre_isa isa, const float *g, size_t n, int *finite);
 
+/* The same sum when all of them are known to be finite. */
+double gyre_device_leaf_finite(gyre_isa isa, const float *g, size_t n);
+
 /* dst += src, n elements; the plain f32 sum. */
 void gyre_device_add(float *dst, const float *src, size_t n);
 
