@@ -238,6 +238,21 @@ GYRE_API gyre_state_codec gyre_store_codec(const gyre_store *store, int slot);
  * thread. */
 GYRE_API const char *gyre_state_codec_name(gyre_state_codec codec);
 
+/*
+ * One grain of a variable, GYRE_GRAIN values, to the bytes of a codec and back,
+ * as an update has it, by the loops of the context's instruction set; for
+ * tools.  `key` and `index`, the first value's place in its tensor, draw the
+ * numbers of rounding by a counter; key NULL rounds to nearest.  Any thread.
+ */
+GYRE_API size_t gyre_state_grain_bytes(gyre_state_codec codec); /* 0: none */
+GYRE_API void gyre_state_pack(const gyre_context *context,
+                              gyre_state_codec codec, const float *values,
+                              const uint32_t key[2], uint64_t index,
+                              void *grain);
+GYRE_API void gyre_state_unpack(const gyre_context *context,
+                                gyre_state_codec codec, const void *grain,
+                                float *values);
+
 /* "committed", "volatile", "off"; NULL for a number that is none.  Any
  * thread. */
 GYRE_API const char *gyre_residual_name(gyre_residual residual);
