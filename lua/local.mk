@@ -12,6 +12,7 @@ lua_module_sources = \
 	lua/module.h \
 	lua/options.c \
 	lua/options.h \
+	lua/near.c \
 	lua/plan.c \
 	lua/plugins.c \
 	lua/probe.c \

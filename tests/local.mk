@@ -12,10 +12,12 @@
 
 cli_tests += \
 	tests/cli/bench.test \
+	tests/cli/bench_near.test \
 	tests/cli/gpt.test \
 	tests/cli/same.test \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
+	tests/cli/near.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
@@ -31,6 +33,7 @@ include tests/unit/store/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
+include tests/unit/profiler/local.mk
 endif
 include tests/fuzz/local.mk
 
@@ -62,7 +65,7 @@ check_DATA += tests/json_get$(EXEEXT)
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
-gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs:$(abs_top_builddir)/plugins/compressors/.libs
+gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs:$(abs_top_builddir)/plugins/compressors/.libs:$(abs_top_builddir)/plugins/devices/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

@@ -24,6 +24,42 @@ static json_t *text_list(const gyre_store *store, bool slots)
     return list;
 }
 
+/* How each variable is stored, by its name. */
+static json_t *codec_list(const gyre_store *store)
+{
+    json_t *codecs = json_object();
+    const char *slot;
+
+    json_object_set_new(
+        codecs, "parameter",
+        json_string(gyre_state_codec_name(gyre_store_codec(store, -1))));
+    for (int i = 0; (slot = gyre_store_slot(store, (size_t)i)) != NULL; i++)
+        json_object_set_new(
+            codecs, slot,
+            json_string(gyre_state_codec_name(gyre_store_codec(store, i))));
+    return codecs;
+}
+
+/* null without one. */
+static json_t *compressor_object(const gyre_store *store,
+                                 const gyre_store_info *info)
+{
+    json_t *settings;
+    const char *name;
+    double value;
+
+    if (info->compressor == NULL)
+        return json_null();
+    settings = json_object();
+    for (size_t i = 0;
+         (name = gyre_store_compressor_setting(store, i, &value)) != NULL; i++)
+        json_object_set_new(settings, name, json_real(value));
+    return json_pack("{s:s,s:s,s:s,s:o}", "name", info->compressor, "version",
+                     info->compressor_version, "residual",
+                     gyre_residual_name(info->residual), "parameters",
+                     settings);
+}
+
 static void set(json_t *object, const char *name, uint64_t value)
 {
     json_object_set_new(object, name, json_integer((json_int_t)value));
@@ -33,13 +69,17 @@ static json_t *info_object(const gyre_store *store, const gyre_store_info *info,
                            const char *digest)
 {
     size_t blob = 0;
+    char seed[24]; /* JSON has no unsigned 64 */
     json_t *o = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s?,s:b,s:b,s:b,s:f,s:o,s:o}", "path",
-        info->path, "uuid", info->uuid, "optimizer", info->optimizer,
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s?,s:b,s:b,s:b,s:b,s:b,s:f,s:o,s:o,s:o,"
+        "s:o}",
+        "path", info->path, "uuid", info->uuid, "optimizer", info->optimizer,
         "optimizer_version", info->optimizer_version, "variant", info->variant,
         "io", info->io, "digest", digest, "in_place", info->in_place, "whole",
-        info->whole, "fell_back", info->fell_back, "loss_scale",
-        info->loss_scale, "slot_names", text_list(store, true), "device_paths",
+        info->whole, "fell_back", info->fell_back, "spill", info->spill,
+        "exact", info->exact, "loss_scale", info->loss_scale, "codecs",
+        codec_list(store), "compressor", compressor_object(store, info),
+        "slot_names", text_list(store, true), "device_paths",
         text_list(store, false));
 
     if (o == NULL)
@@ -58,10 +98,46 @@ static json_t *info_object(const gyre_store *store, const gyre_store_info *info,
     set(o, "padding_bytes", info->padding_bytes);
     set(o, "disk_bytes", info->disk_bytes);
     set(o, "blob_bytes", blob);
+    set(o, "written_bytes", info->written);
+    snprintf(seed, sizeof(seed), "%llu", (unsigned long long)info->seed);
+    json_object_set_new(o, "seed", json_string(seed));
     set(o, "devices", info->devices);
     set(o, "groups", info->groups);
     set(o, "slots", info->slots);
     return o;
+}
+
+/* "", or " as CODEC" where it is not f32. */
+static void print_codec(const gyre_store *store, int slot)
+{
+    gyre_state_codec codec = gyre_store_codec(store, slot);
+
+    if (codec != GYRE_STATE_F32)
+        printf(" as %s", gyre_state_codec_name(codec));
+}
+
+static void print_near(const gyre_store *store, const gyre_store_info *info)
+{
+    const char *name;
+    char bytes[16];
+    double value;
+
+    if (info->compressor != NULL) {
+        printf("compressor  %s %s, residual %s", info->compressor,
+               info->compressor_version, gyre_residual_name(info->residual));
+        for (size_t i = 0;
+             (name = gyre_store_compressor_setting(store, i, &value)) != NULL;
+             i++)
+            printf("%s %s %g", i == 0 ? ";" : ",", name, value);
+        printf("\n");
+    }
+    if (info->spill)
+        printf("gradients   have room on storage\n");
+    if (!info->exact)
+        printf("INEXACT     rounds ran on a device that does not divide "
+               "exactly\n");
+    printf("written     %s to devices in its life\n",
+           cli_bytes((double)info->written, bytes));
 }
 
 static void print_info(const gyre_store *store, const gyre_store_info *info,
@@ -80,8 +156,11 @@ static void print_info(const gyre_store *store, const gyre_store_info *info,
     printf("optimizer   %s %s, variant %s\n", info->optimizer,
            info->optimizer_version, info->variant);
     printf("state       parameter");
-    for (size_t i = 0; (text = gyre_store_slot(store, i)) != NULL; i++)
+    print_codec(store, -1);
+    for (size_t i = 0; (text = gyre_store_slot(store, i)) != NULL; i++) {
         printf(", %s", text);
+        print_codec(store, (int)i);
+    }
     printf("\nparameters  %llu in %llu tensors, %u groups\n",
            (unsigned long long)info->elements,
            (unsigned long long)info->tensors, info->groups);
@@ -93,6 +172,7 @@ static void print_info(const gyre_store *store, const gyre_store_info *info,
     for (size_t i = 0; (text = gyre_store_device(store, i, &reserved)); i++)
         printf("device %-4zu %s, %s\n", i, text,
                cli_bytes((double)reserved, bytes));
+    print_near(store, info);
     if (digest != NULL)
         printf("digest      %s\n", digest);
     if (!info->whole)

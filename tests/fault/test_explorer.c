@@ -30,7 +30,7 @@ typedef struct trial {
     uint64_t area_at, data_at;
 
     /* how to judge */
-    bool fast, lenient;
+    bool fast, lenient, reopen;
     uint64_t go_on; /* one more round in every n-th state; 0: none */
     uint64_t seen, told, continued, dirty;
 } trial;
@@ -74,7 +74,54 @@ static void record(trial *t, const char *io, bool early)
     gyre_store_close(store);
 }
 
-typedef enum kind { PLAIN, EARLY, IN_PLACE } kind;
+/* After an error a program may go on, unless the store is broken. */
+static void reopen(trial *t, gyre_store **store, gyre_store_options *options)
+{
+    gyre_error error = {GYRE_OK, ""};
+
+    if (!t->reopen && (*store)->mode == GYRE_STORE_READY)
+        return;
+    gyre_store_close(*store);
+    options->io = "posix";
+    fault_ok(fault_open(t->context, &t->place, options, store, &error), &error);
+}
+
+/* The same once more, with an operation that fails; then on, as a program would
+ * that tries again.  `history` is of the undisturbed run.  False when the run
+ * was over before. */
+static bool record_again(trial *t, const char *io)
+{
+    gyre_store_options options = fault_options(io);
+    gyre_error error = {GYRE_OK, ""};
+    uint64_t done = 0, failures = 0;
+    gyre_store *store;
+
+    gyre_io_recorder_destroy(t->recorder);
+    fault_ok(gyre_io_recorder_create(t->context, &t->recorder, &error), &error);
+    options.buffers = 4;
+    options.commit_every = t->commit_every;
+    options.recorder = t->recorder;
+    if (fault_open(t->context, &t->place, &options, &store, &error) != GYRE_OK)
+        return true; /* the open failed, and nothing was written */
+    while (done < FAULT_ROUNDS) {
+        gyre_store_info info = {.size = sizeof(info)};
+        gyre_round_report report;
+
+        if (fault_round(&t->model, store, t->history.early, &report, &error) !=
+            GYRE_OK) {
+            assert_true(++failures < 4);
+            reopen(t, &store, &options);
+        }
+        fault_ok(gyre_store_get_info(store, &info, &error), &error);
+        if (info.round > done)
+            gyre_io_recorder_mark(t->recorder, info.round);
+        done = info.round;
+    }
+    gyre_store_close(store);
+    return failures > 0;
+}
+
+typedef enum kind { PLAIN, EARLY, IN_PLACE, CODED } kind;
 
 static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
                     const char *io, kind how)
@@ -83,6 +130,7 @@ static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
 
     fault_model_make(&t->model, scale);
     t->model.in_place = how == IN_PLACE;
+    t->model.coded = how == CODED;
     fault_place_make(&t->place, devices, false);
     t->context = unit_context(&t->memory);
     t->commit_every = commit_every;
@@ -254,6 +302,12 @@ static void test_in_place(void **state)
     small("in place", 1, "auto", IN_PLACE);
 }
 
+static void test_coded(void **state)
+{
+    (void)state;
+    small("coded", 2, "auto", CODED);
+}
+
 /* ---- a larger store: samples ------------------------------------------ */
 
 static void test_samples(void **state)
@@ -276,6 +330,50 @@ static void test_samples(void **state)
     }
     end(t);
     assert_int_equal(bad, 0);
+}
+
+/* ---- after an error --------------------------------------------------- */
+
+/* Each operation of the run fails once: what a crash leaves then and later. */
+static void after_errors(const char *what, uint32_t commit_every, bool reopen,
+                         kind how)
+{
+    trial *t = begin(2, 1, commit_every, "posix", how);
+    unsigned stride = fault_stride(5);
+    fault_saved fresh;
+    explorer_counts counts = {0};
+    uint64_t n = 1;
+
+    t->reopen = reopen;
+    explorer_reset(t->explorer);
+    fault_save(&t->place, &fresh);
+    for (bool reached = true; reached; n += stride) {
+        char io[64];
+
+        snprintf(io, sizeof(io), "faulty:posix,fail=%llu",
+                 (unsigned long long)n);
+        fault_restore(&fresh);
+        reached = record_again(t, io);
+        explorer_take(t->explorer, t->recorder, NULL, NULL);
+        explorer_all(t->explorer, 2, 1, n, judge, t, &counts);
+    }
+    fault_saved_free(&fresh);
+    (void)tell(t, what, &counts);
+    end(t);
+    assert_true(n > 25);
+    assert_int_equal(counts.bad, 0);
+}
+
+static void test_after_errors(void **state)
+{
+    (void)state;
+    after_errors("after an error", 1, false, PLAIN);
+}
+
+static void test_after_errors_reopened(void **state)
+{
+    (void)state;
+    after_errors("after an error, reopened, commit every 2", 2, true, EARLY);
 }
 
 /* ---- tests of the test ------------------------------------------------ */
@@ -344,7 +442,10 @@ int main(void)
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_early_every_3),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_coded),
         cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_after_errors),
+        cmocka_unit_test(test_after_errors_reopened),
         cmocka_unit_test(test_flushes_matter),
     };
 

@@ -205,6 +205,13 @@ typedef struct gyre_store_info {
     const char *variant;
     const char *io; /* engine in use */
     double loss_scale;
+    const char *compressor; /* NULL: none */
+    const char *compressor_version;
+    gyre_residual residual; /* OFF without a compressor */
+    int spill;              /* there is room for gradients on storage */
+    int exact;              /* 0 after rounds with allow_inexact */
+    uint64_t seed;
+    uint64_t written; /* bytes to flash in the store's life, as committed */
 } gyre_store_info;
 
 GYRE_API gyre_status gyre_store_get_info(const gyre_store *store,
@@ -224,6 +231,20 @@ GYRE_API const char *gyre_store_device(const gyre_store *store, size_t index,
                                        uint64_t *bytes);
 /* Name of state slot `slot` of 0..slots-1; NULL past the end. */
 GYRE_API const char *gyre_store_slot(const gyre_store *store, size_t slot);
+/* How a state slot lies on storage, or with slot -1 the parameter; F32 past
+ * the end. */
+GYRE_API gyre_state_codec gyre_store_codec(const gyre_store *store, int slot);
+/* "f32", "bf16", "bf16-stochastic", "q8"; NULL for a number that is none.  Any
+ * thread. */
+GYRE_API const char *gyre_state_codec_name(gyre_state_codec codec);
+
+/* "committed", "volatile", "off"; NULL for a number that is none.  Any
+ * thread. */
+GYRE_API const char *gyre_residual_name(gyre_residual residual);
+/* Parameter `index` of the compressor, in the order of the manifest: its name,
+ * NULL past the end. */
+GYRE_API const char *gyre_store_compressor_setting(const gyre_store *store,
+                                                   size_t index, double *value);
 
 /* The blob of the last commit; *bytes 0 and NULL when there is none.  Valid
  * until the next commit or rollback. */
@@ -433,6 +454,25 @@ GYRE_API gyre_status gyre_round_abort(gyre_round *round, gyre_error *error);
  * the blob).  Fails as gyre_round_finish does. */
 GYRE_API gyre_status gyre_store_commit(gyre_store *store, const void *blob,
                                        size_t blob_bytes, gyre_error *error);
+
+/* ---- bytes and wear -------------------------------------------------- */
+
+/* Sum of all rounds since the store was opened.  Between rounds. */
+GYRE_API gyre_status gyre_store_ledger(const gyre_store *store,
+                                       gyre_ledger *ledger, gyre_error *error);
+
+typedef struct gyre_wear {
+    size_t size;
+    uint64_t written;         /* to flash in the store's life, as committed */
+    uint64_t budget;          /* 0: none */
+    double endurance;         /* as given; 0: unknown */
+    double bytes_per_round;   /* mean since open; 0 before the first */
+    double rounds_left;       /* until `endurance` is used; infinity: unknown */
+    double budget_rounds_left; /* until the budget is; infinity: none */
+} gyre_wear;
+
+GYRE_API gyre_status gyre_store_wear(const gyre_store *store, gyre_wear *wear,
+                                     gyre_error *error);
 
 /* ---- planning -------------------------------------------------------- */
 

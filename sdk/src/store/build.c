@@ -25,8 +25,12 @@ static gyre_status make_files(gyre_store *store, gyre_error *error)
         uint32_t memory = 0, offset = 0;
         gyre_status status;
 
-        status = gyre_io_open_file(place->file, !block, &place->fd,
-                                   &place->direct, error);
+        if (block)
+            status = gyre_io_open_file(place->file, 0, &place->fd,
+                                       &place->direct, error);
+        else
+            status = gyre_io_make_file(store->recorder, place->file, &place->fd,
+                                       &place->direct, error);
         if (status != GYRE_OK)
             return status;
         place->made = !block;
@@ -90,8 +94,9 @@ static gyre_status reserve(gyre_store *store, gyre_error *error)
     gyre_status status = check_space(store, error);
 
     for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
-        status = gyre_io_reserve(store->places[d].fd, store->places[d].file,
-                                 store->layout.device_bytes[d], error);
+        status = gyre_io_size_file(store->recorder, store->places[d].fd,
+                                   store->places[d].file,
+                                   store->layout.device_bytes[d], error);
     return status;
 }
 
@@ -102,39 +107,84 @@ typedef struct filling {
     const gyre_source *source;
 } filling;
 
+/* Variables that are not all f32: a grain at a time through `values`, to
+ * nearest. */
+static gyre_status fill_encoded(const filling *f, const gyre_run *run,
+                                const gyre_var *vars, uint32_t count,
+                                float *values, uint8_t *data, gyre_error *error)
+{
+    gyre_isa isa = gyre_context_isa(f->store->context);
+
+    for (size_t at = 0; at < run->n; at += GYRE_GRAIN) {
+        size_t n = run->n - at < GYRE_GRAIN ? run->n - at : GYRE_GRAIN;
+        uint64_t index = run->index + at;
+        gyre_status status;
+
+        memset(values, 0, count * GYRE_GRAIN * sizeof(float));
+        status = f->source->fill(f->source->user, run->tensor, index, n, count,
+                                 values, GYRE_GRAIN, error);
+        if (status != GYRE_OK)
+            return status;
+        for (uint32_t v = 0; v < count; v++)
+            gyre_state_encode(vars[v].codec, isa, values + v * GYRE_GRAIN,
+                              data + vars[v].at +
+                                  (run->at + at) / GYRE_GRAIN * vars[v].stride,
+                              NULL, index);
+    }
+    return GYRE_OK;
+}
+
+static gyre_status fill_run(const filling *f, uint64_t chunk,
+                            const gyre_run *run, uint8_t *data,
+                            gyre_error *error)
+{
+    const gyre_layout *layout = &f->store->layout;
+    float values[GYRE_STORE_VARS * GYRE_GRAIN];
+    gyre_var vars[GYRE_STORE_VARS];
+    uint32_t count = gyre_layout_all_vars(layout, chunk, vars);
+    bool plain = true;
+
+    if (gyre_layout_is_residual(layout, chunk))
+        return f->source->residual == NULL
+                   ? GYRE_OK
+                   : f->source->residual(
+                         f->source->user, run->tensor, run->index, run->n,
+                         (float *)(void *)data + run->at, error);
+    for (uint32_t v = 0; v < count; v++)
+        plain &= vars[v].codec == GYRE_STATE_F32;
+    if (!plain)
+        return fill_encoded(f, run, vars, count, values, data, error);
+    return f->source->fill(f->source->user, run->tensor, run->index, run->n,
+                           count, (float *)(void *)data + run->at,
+                           gyre_layout_chunk_elements(layout, chunk), error);
+}
+
 static gyre_status fill_chunk(void *user, uint32_t device, gyre_work work,
-                              float *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     filling *f = user;
     gyre_store *store = f->store;
     const gyre_layout *layout = &store->layout;
-    uint32_t vars = gyre_layout_vars(layout, work.chunk);
-    size_t elements = gyre_layout_chunk_elements(layout, work.chunk);
     size_t cursor = GYRE_RUN_FIRST;
     gyre_entry *entry = &store->current[work.chunk];
     gyre_run run;
 
     (void)device;
-    *write = (int)work.version;
+    result->write = (int)work.version;
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     if (work.version == 1)
         return GYRE_OK;
     while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
-        gyre_status status =
-            f->source->fill(f->source->user, run.tensor, run.index, run.n, vars,
-                            data + run.at, elements, error);
+        gyre_status status = fill_run(f, work.chunk, &run, data, error);
 
         if (status != GYRE_OK)
             return status;
     }
     entry->step = store->now.step;
     entry->version = 0;
-    entry->hash =
-        gyre_device_hash(data, vars, elements,
-                         gyre_format_seed(store->uuid, store->generation,
-                                          work.chunk, entry->step));
-    gyre_format_label(data + vars * elements, store->uuid, store->generation,
-                      work.chunk, entry);
+    entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
+    gyre_store_label(store, work.chunk, data, entry);
     return GYRE_OK;
 }
 
@@ -222,7 +272,8 @@ static gyre_status sync_names(const gyre_store *store, gyre_error *error)
 
     for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
         if (store->places[d].made)
-            status = gyre_folder_sync(
+            status = gyre_io_sync_folder(
+                store->recorder,
                 gyre_place_folder(store, store->places[d].path), error);
     return status;
 }
@@ -254,12 +305,4 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
     if (status == GYRE_OK)
         status = sync_names(store, error);
     return status;
-}
-
-void gyre_store_unbuild(gyre_store *store)
-{
-    for (uint32_t d = 0; store->places != NULL && d < store->layout.devices;
-         d++)
-        if (store->places[d].made)
-            unlink(store->places[d].file);
 }

@@ -2,7 +2,8 @@
 /*
  * The commit, and the way back.
  *
- *     flush data -> write area -> flush -> the previous slots are free
+ *     residual, flush data -> write area -> flush -> the previous slots are
+ * free
  *
  * When the area write or its flush fails, nobody knows whether the new record
  * stands.  The same area is then overwritten with a record of the previous
@@ -53,6 +54,7 @@ void gyre_store_take_commit(gyre_store *store)
            store->layout.chunks * sizeof(gyre_entry));
     store->last = store->now;
     store->rounds_since = 0;
+    gyre_residual_saved(store);
     for (size_t i = 0; i < store->layout.tensor_count; i++)
         store->layout.tensors[i].committed_step = store->layout.tensors[i].step;
 }
@@ -65,25 +67,30 @@ static gyre_status write_area(gyre_store *store, uint32_t area,
     gyre_layout *layout = &store->layout;
     uint64_t head =
         gyre_format_head_bytes(layout->chunks, layout->tensor_count);
-    uint64_t bytes;
+    uint64_t bytes = gyre_round_up(head + blob_bytes, layout->align);
     gyre_status status;
 
     for (size_t i = 0; i < layout->tensor_count; i++)
         store->steps[i] = layout->tensors[i].step;
     store->now.seq = store->next_seq++;
     store->now.blob_bytes = blob_bytes;
+    store->now.inexact |= store->inexact;
+    store->now.written = atomic_load(&store->flash) + bytes * layout->devices;
     if (blob_bytes > 0)
         memcpy((char *)store->image + head, blob, blob_bytes);
-    bytes = gyre_format_area(store->image, store->uuid, &store->now,
-                             store->current, layout->chunks, store->steps,
-                             layout->tensor_count, layout->align);
+    (void)gyre_format_area(store->image, store->uuid, &store->now,
+                           store->current, layout->chunks, store->steps,
+                           layout->tensor_count, layout->align);
     status = gyre_workers_write(store, store->image, bytes,
                                 layout->area_at[area], error);
     if (status == GYRE_OK)
         status = gyre_workers_flush(store, error);
-    if (status == GYRE_OK)
-        store->commit_bytes = bytes * layout->devices;
-    return status;
+    if (status != GYRE_OK)
+        return status;
+    store->commit_bytes = bytes * layout->devices;
+    gyre_store_count(store,
+                     &(gyre_ledger){.commit_write = store->commit_bytes});
+    return GYRE_OK;
 }
 
 /* The record in `area` may or may not stand: make sure that it does not. */
@@ -131,7 +138,9 @@ gyre_status gyre_store_commit_now(gyre_store *store, const void *blob,
     if (status != GYRE_OK)
         return status;
     store->now.dirty = 0;
-    status = gyre_workers_flush(store, error);
+    status = gyre_residual_save(store, error);
+    if (status == GYRE_OK)
+        status = gyre_workers_flush(store, error);
     if (status != GYRE_OK) {
         gyre_store_rewind(store);
         if (touched)
@@ -204,6 +213,14 @@ gyre_status gyre_store_commit(gyre_store *store, const void *blob,
     if (status == GYRE_OK || store->rounds_since > 0) /* refused */
         return status;
     status = gyre_store_tell_back(store, lost, status, error);
+    if (lost && store->mode == GYRE_STORE_READY &&
+        gyre_residual_load(store, &why) != GYRE_OK) {
+        store->mode = GYRE_STORE_BROKEN;
+        gyre_fail_prefix(error, status,
+                         "the residual could not be restored "
+                         "(%s)",
+                         why.text);
+    }
     if (lost && store->mode == GYRE_STORE_READY &&
         gyre_store_redeliver(store, NULL, &why) != GYRE_OK) {
         store->mode = GYRE_STORE_BROKEN;

@@ -2,20 +2,64 @@
 /* Making a store: files, first contents, first record. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/round.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536, MIN_BUFFERS = 2 };
+enum { DEFAULT_BUFFERS = 4, DEFAULT_BLOB = 65536 };
 
 static const uint64_t default_lock_wait = 120000000000ull;
 
 /* ---- the object ------------------------------------------------------- */
+
+static gyre_status check_options(const gyre_store_options *o, gyre_error *error)
+{
+    if (o->size < sizeof(*o))
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_store_options.size is %zu, this library needs "
+                         "%zu: zero the struct and set size",
+                         o->size, sizeof(*o));
+    if (o->buffers > 1024)
+        return gyre_fail(error, GYRE_RANGE,
+                         "%u buffers per device; 1 to 1024 are allowed",
+                         o->buffers);
+    if (!(o->endurance >= 0) || isinf(o->endurance))
+        return gyre_fail(error, GYRE_RANGE,
+                         "endurance is %g; bytes, or 0 for unknown, are needed",
+                         o->endurance);
+    return gyre_compute_check(o, error);
+}
+
+static gyre_status copy_options(gyre_store *store, const gyre_store_options *o)
+{
+    gyre_context *context = store->context;
+
+    store->buffers = o->buffers != 0 ? o->buffers : DEFAULT_BUFFERS;
+    store->commit_every = o->commit_every != 0 ? o->commit_every : 1;
+    store->fast = o->fast != 0;
+    store->read_only = o->read_only != 0;
+    store->check_reads = o->no_read_check == 0;
+    store->recorder = o->recorder;
+    store->lock_wait_ns =
+        o->lock_wait_ns != 0 ? o->lock_wait_ns : default_lock_wait;
+    store->memory_limit = o->memory_limit;
+    store->placement = o->placement;
+    store->gradients_in_memory = o->gradients_in_memory != 0;
+    store->allow_inexact = o->allow_inexact != 0;
+    store->link_rate = o->link_rate;
+    store->endurance = o->endurance;
+    store->wear_budget = o->wear_budget;
+    store->io_engine = gyre_copy_text(context, o->io != NULL ? o->io : "auto");
+    if (store->io_engine == NULL)
+        return GYRE_NO_MEMORY;
+    return GYRE_OK;
+}
 
 gyre_status gyre_store_blank(gyre_context *context, const char *path,
                              const gyre_store_options *options,
@@ -23,40 +67,25 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
 {
     static const gyre_store_options none = {.size = sizeof(none)};
     gyre_store *store;
+    gyre_status status;
 
     if (context == NULL || path == NULL || path[0] == '\0')
         return gyre_fail(error, GYRE_INVALID, "a store needs a path");
     if (options == NULL)
         options = &none;
-    if (options->size < sizeof(*options))
-        return gyre_fail(error, GYRE_INVALID,
-                         "gyre_store_options.size is %zu, this library needs "
-                         "%zu: zero the struct and set size",
-                         options->size, sizeof(*options));
-    if (options->buffers == 1 || options->buffers > 1024)
-        return gyre_fail(error, GYRE_RANGE,
-                         "%u buffers per device; 2 to 1024 are allowed",
-                         options->buffers);
+    status = check_options(options, error);
+    if (status != GYRE_OK)
+        return status;
     store = gyre_alloc_zero(context, 1, sizeof(*store));
     if (store == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     store->context = context;
+    pthread_mutex_init(&store->count_lock, NULL);
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
-    store->buffers = options->buffers != 0 ? options->buffers : DEFAULT_BUFFERS;
-    store->commit_every =
-        options->commit_every != 0 ? options->commit_every : 1;
-    store->fast = options->fast != 0;
-    store->read_only = options->read_only != 0;
-    store->check_reads = options->no_read_check == 0;
-    store->recorder = options->recorder;
-    store->lock_wait_ns =
-        options->lock_wait_ns != 0 ? options->lock_wait_ns : default_lock_wait;
-    store->memory_limit = options->memory_limit;
+    store->residual_mode = GYRE_RESIDUAL_OFF;
     store->path = gyre_copy_text(context, path);
-    store->io_engine =
-        gyre_copy_text(context, options->io != NULL ? options->io : "auto");
-    if (store->path == NULL || store->io_engine == NULL) {
+    if (store->path == NULL || copy_options(store, options) != GYRE_OK) {
         gyre_store_free(store);
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     }
@@ -97,11 +126,14 @@ void gyre_store_free(gyre_store *store)
             close(store->places[d].fd);
         gyre_free_text(context, store->places[d].path);
         gyre_free_text(context, store->places[d].file);
+        gyre_free_text(context, store->places[d].compute);
     }
     gyre_free(context, store->places, layout->devices, sizeof(gyre_place));
     gyre_place_unlock(store);
     gyre_opt_destroy(store->opt);
-    gyre_free(context, store->gradients, store->gradient_count, sizeof(float));
+    gyre_store_free_gradients(store);
+    gyre_store_free_compressor(store);
+    gyre_residual_free(store);
     if (store->peek != NULL)
         gyre_free_aligned(context, store->peek,
                           gyre_layout_max_chunk_bytes(layout), layout->align);
@@ -124,6 +156,7 @@ void gyre_store_free(gyre_store *store)
     gyre_free_text(context, store->io_engine);
     gyre_free_text(context, store->path);
     gyre_layout_free(context, layout);
+    pthread_mutex_destroy(&store->count_lock);
     gyre_free(context, store, 1, sizeof(*store));
 }
 
@@ -172,6 +205,64 @@ static gyre_status take_optimizer(gyre_store *store,
         store->settings[i].value = gyre_opt_defaults(store->opt)[i];
         if (store->settings[i].name == NULL)
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    }
+    return GYRE_OK;
+}
+
+/* -1: no such variable. */
+static int find_var(const gyre_store *store, const char *name)
+{
+    if (strcmp(name, "parameter") == 0)
+        return 0;
+    for (uint32_t i = 0; i < store->layout.slots; i++)
+        if (strcmp(name, store->slot_names[i]) == 0)
+            return (int)i + 1;
+    return -1;
+}
+
+static gyre_status no_slot(const gyre_store *store, const char *name,
+                           gyre_error *error)
+{
+    char list[256] = "";
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < store->layout.slots && used < sizeof(list); i++)
+        used += (size_t)snprintf(list + used, sizeof(list) - used, ", %s",
+                                 store->slot_names[i]);
+    return gyre_fail(error, GYRE_PARAMETER,
+                     "codec for \"%.100s\": optimizer %s has no such slot; "
+                     "there are: *, parameter%s",
+                     name, store->optimizer, list);
+}
+
+static gyre_status take_codecs(gyre_store *store, const gyre_store_spec *spec,
+                               gyre_error *error)
+{
+    gyre_layout *layout = &store->layout;
+
+    for (size_t i = 0; i < spec->codec_count; i++) {
+        const gyre_slot_codec *c = &spec->codecs[i];
+        int var;
+
+        if (c->slot == NULL || gyre_state_name(c->codec) == NULL)
+            return gyre_fail(error, GYRE_INVALID,
+                             "codec %zu: a slot and a codec of 0 to %d are "
+                             "needed, not %d",
+                             i, GYRE_STATE_CODECS - 1, (int)c->codec);
+        for (uint32_t v = 1; strcmp(c->slot, "*") == 0 && v <= layout->slots;
+             v++)
+            layout->codecs[v] = c->codec;
+        if (strcmp(c->slot, "*") == 0)
+            continue;
+        var = find_var(store, c->slot);
+        if (var < 0)
+            return no_slot(store, c->slot, error);
+        if (var == 0 && c->codec == GYRE_STATE_Q8)
+            return gyre_fail(error, GYRE_PARAMETER,
+                             "the parameter cannot be q8, whose steps are "
+                             "larger than updates: take f32, bf16 or "
+                             "bf16-stochastic");
+        layout->codecs[var] = c->codec;
     }
     return GYRE_OK;
 }
@@ -329,7 +420,12 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
     store->now.generation = 1;
     store->now.scaler.scale = 65536;
     store->now.scaler.hysteresis = 2;
+    store->seed = spec->seed;
     status = take_optimizer(store, spec, error);
+    if (status == GYRE_OK)
+        status = take_codecs(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_store_take_compressor(store, spec, error);
     if (status == GYRE_OK)
         status = gyre_layout_tensors(store->context, &store->layout,
                                      spec->tensors, spec->tensor_count, error);
@@ -345,13 +441,13 @@ static gyre_status claim_folder(gyre_store *store, bool *made,
                                 gyre_error *error)
 {
     char path[4096];
-    gyre_status status;
+    gyre_status status =
+        gyre_io_make_folder(store->recorder, store->path, made, error);
 
-    *made = mkdir(store->path, 0777) == 0;
-    if (!*made && errno != EEXIST)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s",
-                               store->path);
-    status = gyre_place_resolve(store, error);
+    if (status == GYRE_OK && *made)
+        status = gyre_io_sync_parent(store->recorder, store->path, error);
+    if (status == GYRE_OK)
+        status = gyre_place_resolve(store, error);
     if (status == GYRE_OK)
         status = gyre_place_lock(store, store->lock_wait_ns, error);
     if (status != GYRE_OK)
@@ -362,18 +458,22 @@ static gyre_status claim_folder(gyre_store *store, bool *made,
                          "%s holds a store already; open it, or remove the "
                          "folder to start anew",
                          store->path);
-    gyre_journal_settle(store->context, store->path, NULL);
+    gyre_journal_settle(store, NULL);
     return GYRE_OK;
 }
 
+/* The manifest goes first, and for good (settle syncs): one without its files
+ * could be neither opened nor made again.  If it will not go, all stays. */
 static void clear_folder(gyre_store *store, bool made)
 {
     char path[4096];
+    int err;
 
-    gyre_store_unbuild(store);
     snprintf(path, sizeof(path), "%s/manifest.json", store->path);
-    unlink(path);
-    gyre_journal_settle(store->context, store->path, NULL);
+    err = gyre_io_remove(store->recorder, path);
+    if (err != 0 && err != ENOENT)
+        return;
+    gyre_journal_settle(store, NULL);
     /* Whoever waits on it sees that it is gone (place.c). */
     snprintf(path, sizeof(path), "%s/lock", store->path);
     unlink(path);
@@ -401,10 +501,14 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
     ours = status == GYRE_OK;
     if (status == GYRE_OK)
         status = gyre_store_prepare(store, spec, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     in = (initial){spec->tensors, store->slot_initial};
     source = (gyre_source){.fill = fill_initial, .user = &in};
     if (status == GYRE_OK)
         status = gyre_store_build(store, NULL, &source, NULL, 0, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_allocate(store, error);
     if (status == GYRE_OK)
         status = gyre_manifest_write(store, error);
     if (status != GYRE_OK) {
@@ -415,7 +519,8 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
         gyre_store_free(store);
         goto restore;
     }
-    gyre_journal_settle(context, store->path, store);
+    gyre_journal_settle(store, store);
+    gyre_ledger_begin(store);
     *out = store;
 restore:
     gyre_fp_restore(saved);

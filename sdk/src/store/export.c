@@ -149,12 +149,12 @@ static gyre_status write_header(exporting *e, const char *text,
         head[i] = (unsigned char)(padded >> 8 * i);
     status = gyre_io_reserve(e->fd, e->aside, e->data_at + e->bytes, error);
     if (status == GYRE_OK)
-        status = gyre_file_write(e->fd, e->aside, head, sizeof(head), error);
+        status = gyre_io_write_all(e->fd, e->aside, head, sizeof(head), error);
     if (status == GYRE_OK)
-        status = gyre_file_write(e->fd, e->aside, text, length, error);
+        status = gyre_io_write_all(e->fd, e->aside, text, length, error);
     if (status == GYRE_OK)
         status =
-            gyre_file_write(e->fd, e->aside, blanks, padded - length, error);
+            gyre_io_write_all(e->fd, e->aside, blanks, padded - length, error);
     return status;
 }
 
@@ -204,28 +204,45 @@ static gyre_status write_at(const exporting *e, const void *data, size_t bytes,
     return GYRE_OK;
 }
 
+/* One variable of a run to its place. */
+static gyre_status put_run(exporting *e, uint64_t chunk, const gyre_run *run,
+                           uint32_t v, gyre_error *error)
+{
+    const gyre_store *store = e->store;
+    uint64_t to = e->data_at + e->at[run->tensor * e->vars + v] +
+                  run->index * sizeof(float);
+    gyre_status status = GYRE_OK;
+    float scratch[GYRE_GRAIN];
+    gyre_var var;
+    size_t n;
+
+    gyre_layout_var(&store->layout, chunk, v, &var);
+    for (size_t at = 0; status == GYRE_OK && at < run->n; at += n) {
+        const float *values;
+
+        n = run->n - at;
+        values = gyre_state_view(&var, gyre_context_isa(store->context),
+                                 store->peek, run->at + at, &n, scratch);
+        status = write_at(e, values, n * sizeof(float), to + at * sizeof(float),
+                          error);
+    }
+    e->done += run->n * sizeof(float);
+    return status;
+}
+
 static gyre_status put_chunk(exporting *e, uint64_t chunk, gyre_error *error)
 {
     gyre_store *store = e->store;
     const gyre_layout *layout = &store->layout;
-    size_t elements = gyre_layout_chunk_elements(layout, chunk);
     size_t cursor = GYRE_RUN_FIRST;
     gyre_status status = gyre_store_peek(store, chunk, error);
     gyre_run run;
 
     while (status == GYRE_OK &&
            gyre_layout_next_run(layout, chunk, &cursor, &run))
-        for (uint32_t v = 0; status == GYRE_OK && v < e->vars; v++) {
-            size_t bytes = run.n * sizeof(float);
-
-            if (!has_var(&layout->tensors[run.tensor], v))
-                continue;
-            status = write_at(e, store->peek + v * elements + run.at, bytes,
-                              e->data_at + e->at[run.tensor * e->vars + v] +
-                                  run.index * sizeof(float),
-                              error);
-            e->done += bytes;
-        }
+        for (uint32_t v = 0; status == GYRE_OK && v < e->vars; v++)
+            if (has_var(&layout->tensors[run.tensor], v))
+                status = put_run(e, chunk, &run, v, error);
     if (status == GYRE_OK && e->progress != NULL &&
         e->progress(e->user, e->done, e->bytes) != 0)
         status = gyre_fail(error, GYRE_STOPPED, "stopped; %s was not written",
@@ -237,7 +254,8 @@ static gyre_status put_all(exporting *e, gyre_error *error)
 {
     gyre_status status = put_header(e, error);
 
-    for (uint64_t c = 0; status == GYRE_OK && c < e->store->layout.chunks; c++)
+    for (uint64_t c = 0; status == GYRE_OK && c < e->store->layout.state_chunks;
+         c++)
         status = put_chunk(e, c, error);
     if (status == GYRE_OK && fsync(e->fd) != 0)
         status =
@@ -255,9 +273,9 @@ static gyre_status make_durable(const exporting *e, gyre_error *error)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s to %s",
                                e->aside, e->file);
     if (slash == NULL)
-        return gyre_folder_sync(".", error);
+        return gyre_io_sync_folder(NULL, ".", error);
     slash[slash == e->aside] = '\0';
-    return gyre_folder_sync(e->aside, error);
+    return gyre_io_sync_folder(NULL, e->aside, error);
 }
 
 static gyre_status write_file(exporting *e, gyre_error *error)

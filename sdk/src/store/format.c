@@ -31,7 +31,7 @@
 #define LABEL_MAGIC 0x4c42414c45525947ull
 #define RECORD_MAGIC 0x544d4f4345525947ull
 
-enum { FORMAT_VERSION = 1, SUPER_SUM_AT = GYRE_PAGE - 8, LABEL_SUM_AT = 64 };
+enum { FORMAT_VERSION = 2, SUPER_SUM_AT = GYRE_PAGE - 8, LABEL_SUM_AT = 64 };
 
 typedef struct super_head {
     uint64_t magic;
@@ -59,6 +59,7 @@ typedef struct record_head {
 } record_head;
 
 _Static_assert(sizeof(gyre_entry) == 24, "entries are 24 bytes on disk");
+_Static_assert(sizeof(gyre_record) == 80, "no padding that is not named");
 _Static_assert(offsetof(label_head, sum) == LABEL_SUM_AT, "label layout");
 _Static_assert(sizeof(record_head) <= 512, "a record fits one sector");
 _Static_assert(sizeof(super_head) <= SUPER_SUM_AT, "superblock layout");
@@ -217,13 +218,12 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
 
 const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
                                  uint64_t chunk, const gyre_entry *entry,
-                                 const float *data, size_t vars,
-                                 size_t elements, char *text, size_t bytes)
+                                 const void *label, char *text, size_t bytes)
 {
     label_head head;
     char other[37];
 
-    memcpy(&head, data + vars * elements, sizeof(head));
+    memcpy(&head, label, sizeof(head));
     if (head.magic != LABEL_MAGIC ||
         head.sum != XXH3_64bits(&head, LABEL_SUM_AT)) {
         snprintf(text, bytes,

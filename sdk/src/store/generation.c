@@ -74,6 +74,35 @@ static gyre_status fill(void *user, size_t tensor, uint64_t first, size_t n,
     return status;
 }
 
+/* The residual goes with the values that it was left out of. */
+static gyre_status fill_residual(void *user, size_t tensor, uint64_t first,
+                                 size_t n, float *out, gyre_error *error)
+{
+    gyre_change *change = user;
+    gyre_status status = GYRE_OK;
+
+    pthread_mutex_lock(&change->lock);
+    while (status == GYRE_OK && n > 0) {
+        size_t m = piece(change->old, tensor, first, n);
+
+        if (change->stop)
+            status =
+                gyre_fail(error, GYRE_STOPPED, "stopped; store %s is as it was",
+                          change->old->path);
+        else if (change->takes == NULL ||
+                 !change->takes(change->value_user, tensor))
+            status = gyre_store_read_residual(change->old, tensor, first, m,
+                                              out, error);
+        change->done += m * sizeof(float);
+        first += m;
+        out += m;
+        n -= m;
+    }
+    pthread_cond_signal(&change->moved);
+    pthread_mutex_unlock(&change->lock);
+    return status;
+}
+
 static void fill_ended(void *user, uint32_t device, gyre_status status)
 {
     gyre_change *change = user;
@@ -129,6 +158,8 @@ static gyre_status inherit_optimizer(gyre_store *to, const gyre_store *from,
     to->state_version = from->state_version;
     to->kernel_hash = from->kernel_hash;
     to->layout.slots = from->layout.slots;
+    memcpy(to->layout.codecs, from->layout.codecs, sizeof(to->layout.codecs));
+    to->seed = from->seed;
     to->settings =
         gyre_alloc_zero(context, from->setting_count, sizeof(gyre_setting));
     whole = to->optimizer != NULL && to->optimizer_version != NULL &&
@@ -225,7 +256,10 @@ gyre_status gyre_change_inherit(gyre_change *change,
     to->now = from->now;
     to->now.generation = to->generation;
     to->now.dirty = 0;
+    atomic_store(&to->flash, atomic_load(&from->flash));
     status = inherit_optimizer(to, from, error);
+    if (status == GYRE_OK)
+        status = gyre_store_inherit_compressor(to, from, error);
     if (status == GYRE_OK)
         status = inherit_tensors(to, from, error);
     if (status == GYRE_OK)
@@ -246,7 +280,9 @@ static uint64_t bytes_of(const gyre_layout *layout)
 
     for (size_t i = 0; i < layout->tensor_count; i++) {
         const gyre_tensor_state *t = &layout->tensors[i];
-        uint64_t vars = t->flags & GYRE_TENSOR_FROZEN ? 1 : 1 + layout->slots;
+        uint64_t vars = t->flags & GYRE_TENSOR_FROZEN
+                            ? 1
+                            : 1 + layout->slots + layout->residual;
 
         bytes += t->elements * vars * sizeof(float);
     }
@@ -298,12 +334,16 @@ static gyre_status last_word(gyre_change *change, gyre_error *error)
 gyre_status gyre_change_make(gyre_change *change, gyre_error *error)
 {
     gyre_store *old = change->old, *fresh = change->fresh;
-    gyre_source source = {fill, watch, fill_ended, change};
+    gyre_source source = {.fill = fill,
+                          .residual = fill_residual,
+                          .watch = watch,
+                          .ended = fill_ended,
+                          .user = change};
     bool keep = false;
     gyre_status status;
 
     /* What an earlier crash left would be in the way of the new files. */
-    gyre_journal_settle(old->context, old->path, old);
+    gyre_journal_settle(old, old);
     change->total = bytes_of(&fresh->layout);
     status = gyre_store_build(fresh, old, &source, old->blob, old->blob_bytes,
                               error);
@@ -311,12 +351,10 @@ gyre_status gyre_change_make(gyre_change *change, gyre_error *error)
         status = last_word(change, error);
     if (status == GYRE_OK)
         status = flip(change, &keep, error);
-    if (status == GYRE_OK) {
-        gyre_journal_settle(old->context, old->path, fresh);
-    } else if (!keep) {
-        gyre_store_unbuild(fresh);
-        gyre_journal_settle(old->context, old->path, old);
-    }
+    if (status == GYRE_OK)
+        gyre_journal_settle(old, fresh);
+    else if (!keep)
+        gyre_journal_settle(old, old);
     return status;
 }
 

@@ -25,6 +25,10 @@ typedef struct gyre_change {
     gyre_status (*value)(void *user, size_t tensor, uint32_t var,
                          uint64_t first, size_t n, float *out, bool *given,
                          gyre_error *error);
+    /* Does any value of this tensor come from there?  What compression left
+     * out of its gradients then belongs to other values, and becomes zero.  May
+     * be NULL: none does. */
+    bool (*takes)(void *user, size_t tensor);
     void *value_user;
     gyre_progress progress;
     void *progress_user;

@@ -101,7 +101,7 @@ static gyre_status claim_range(gyre_round *round, size_t tensor, uint64_t first,
     if (status != GYRE_OK)
         return status;
     claim_add(claim, at, first, end);
-    *add = claim->filled;
+    *add = claim->filled && round->way != GYRE_WAY_SPILLED;
     return GYRE_OK;
 }
 
@@ -120,6 +120,17 @@ void gyre_round_take_leaf(gyre_round *round, const gyre_tensor_state *t,
                           1);
 }
 
+/* All of a grain came in this micro-batch. */
+static void grain_came(gyre_round *round, const gyre_tensor_state *t,
+                       uint64_t grain)
+{
+    if (round->way == GYRE_WAY_SPILLED)
+        gyre_round_chunk_done(
+            round, gyre_layout_chunk_of(&round->store->layout, grain), 1);
+    else if (round->micro + 1 == round->micro_batches)
+        gyre_round_take_leaf(round, t, grain);
+}
+
 /* Convert or add a piece, one grain at a time, so that what a leaf needs is
  * still in cache when its last element has come. */
 static void take_piece(gyre_round *round, const gyre_tensor_state *t,
@@ -130,7 +141,6 @@ static void take_piece(gyre_round *round, const gyre_tensor_state *t,
     size_t size = gyre_dtype_bytes(gradient->dtype) * stride;
     const char *src = gradient->data;
     float *base = round->store->gradients + t->first_grain * GYRE_GRAIN;
-    bool last = round->micro + 1 == round->micro_batches;
     float temp[GYRE_GRAIN];
 
     while (count > 0) {
@@ -145,9 +155,8 @@ static void take_piece(gyre_round *round, const gyre_tensor_state *t,
             gyre_to_f32(gradient->dtype, src, stride, base + first, n);
         }
         if (atomic_fetch_sub_explicit(&round->grain_left[grain], (uint16_t)n,
-                                      memory_order_acq_rel) == n &&
-            last)
-            gyre_round_take_leaf(round, t, grain);
+                                      memory_order_acq_rel) == n)
+            grain_came(round, t, grain);
         src += size * n;
         first += n;
         count -= n;
@@ -222,6 +231,7 @@ gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
     status = check_piece(t, first, count, gradient, error);
     if (status != GYRE_OK || count == 0)
         return status;
+    gyre_intake_wait(round);
     pthread_mutex_lock(&round->lock);
     status = claim_range(round, tensor, first, first + count, &add, error);
     pthread_mutex_unlock(&round->lock);

@@ -245,6 +245,16 @@ static gyre_status value(void *user, size_t tensor, uint32_t var,
     return status;
 }
 
+static bool takes(void *user, size_t tensor)
+{
+    const importing *in = user;
+
+    for (uint32_t v = 0; v < in->vars; v++)
+        if (in->from[tensor * in->vars + v] != NULL)
+            return true;
+    return false;
+}
+
 static void tell_nan(const importing *in)
 {
     if (in->not_a_number > 0)
@@ -291,6 +301,7 @@ static gyre_status make(importing *in, const gyre_store_options *options,
     if (in->complete)
         in->change.fresh->now.salvaged = 0;
     in->change.value = value;
+    in->change.takes = takes;
     in->change.value_user = in;
     return gyre_change_make(&in->change, error);
 }

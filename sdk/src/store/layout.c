@@ -156,19 +156,35 @@ uint64_t gyre_layout_choose_chunk(const gyre_layout *layout, uint32_t devices)
     return chunk * GYRE_GRAIN;
 }
 
+static bool is_train(const gyre_layout *layout, uint64_t chunk)
+{
+    return chunk < layout->train_chunks;
+}
+
 uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk)
 {
-    return chunk < layout->train_chunks ? 1 + layout->slots : 1;
+    return is_train(layout, chunk) ? 1 + layout->slots : 1;
 }
 
 uint32_t gyre_layout_versions(const gyre_layout *layout, uint64_t chunk)
 {
-    return chunk < layout->train_chunks ? layout->versions : 1;
+    return is_train(layout, chunk) || gyre_layout_is_residual(layout, chunk)
+               ? layout->versions
+               : 1;
+}
+
+/* The chunk whose grains these are. */
+static uint64_t grains_of(const gyre_layout *layout, uint64_t chunk)
+{
+    return gyre_layout_is_residual(layout, chunk)
+               ? gyre_layout_residual_of(layout, chunk)
+               : chunk;
 }
 
 uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk)
 {
-    if (chunk < layout->train_chunks)
+    chunk = grains_of(layout, chunk);
+    if (is_train(layout, chunk))
         return chunk * layout->chunk_grains;
     return layout->train_grains +
            (chunk - layout->train_chunks) * layout->chunk_grains;
@@ -177,7 +193,7 @@ uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk)
 uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk)
 {
     uint64_t first = gyre_layout_first_grain(layout, chunk);
-    uint64_t end = chunk < layout->train_chunks
+    uint64_t end = is_train(layout, grains_of(layout, chunk))
                        ? layout->train_grains
                        : layout->train_grains + layout->frozen_grains;
     uint64_t left = end - first;
@@ -185,31 +201,79 @@ uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk)
     return left < layout->chunk_grains ? left : layout->chunk_grains;
 }
 
-static uint64_t bytes_of(const gyre_layout *layout, uint64_t grains,
-                         uint64_t vars)
+static gyre_state_codec codec_of(const gyre_layout *layout, uint64_t chunk,
+                                 uint32_t v)
 {
-    return gyre_round_up(
-        grains * GYRE_GRAIN * sizeof(float) * vars + GYRE_LABEL, layout->align);
+    return gyre_layout_is_residual(layout, chunk) ? GYRE_STATE_F32
+                                                  : layout->codecs[v];
+}
+
+void gyre_layout_var(const gyre_layout *layout, uint64_t chunk, uint32_t v,
+                     gyre_var *var)
+{
+    size_t grains = (size_t)gyre_layout_chunk_grains(layout, chunk);
+
+    var->codec = codec_of(layout, chunk, v);
+    var->stride = gyre_state_stride(var->codec);
+    var->at = 0;
+    for (uint32_t i = 0; i < v; i++)
+        var->at += grains * gyre_state_stride(codec_of(layout, chunk, i));
+}
+
+uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
+                              gyre_var vars[GYRE_STORE_VARS])
+{
+    uint32_t n = gyre_layout_vars(layout, chunk);
+
+    for (uint32_t v = 0; v < n; v++)
+        gyre_layout_var(layout, chunk, v, &vars[v]);
+    return n;
+}
+
+/* Rounded to a page, so that a label can be written alone. */
+uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk)
+{
+    uint64_t grains = gyre_layout_chunk_grains(layout, chunk);
+    uint32_t vars = gyre_layout_vars(layout, chunk);
+    uint64_t bytes = 0;
+
+    for (uint32_t v = 0; v < vars; v++)
+        bytes += grains * gyre_state_stride(codec_of(layout, chunk, v));
+    return gyre_round_up(bytes, GYRE_PAGE);
+}
+
+uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk)
+{
+    uint32_t vars = gyre_layout_vars(layout, chunk);
+    size_t cursor = GYRE_RUN_FIRST;
+    uint64_t bytes = 0;
+    gyre_run run;
+
+    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
+        for (uint32_t v = 0; v < vars; v++)
+            bytes += gyre_state_bytes(codec_of(layout, chunk, v), run.n);
+    return bytes;
 }
 
 uint64_t gyre_layout_chunk_bytes(const gyre_layout *layout, uint64_t chunk)
 {
-    return bytes_of(layout, gyre_layout_chunk_grains(layout, chunk),
-                    gyre_layout_vars(layout, chunk));
+    return gyre_round_up(gyre_layout_data_bytes(layout, chunk) + GYRE_LABEL,
+                         layout->align);
 }
 
+/* The first chunk of each kind is the largest of its kind. */
 uint64_t gyre_layout_max_chunk_bytes(const gyre_layout *layout)
 {
-    uint64_t train = layout->train_grains < layout->chunk_grains
-                         ? layout->train_grains
-                         : layout->chunk_grains;
-    uint64_t frozen = layout->frozen_grains < layout->chunk_grains
-                          ? layout->frozen_grains
-                          : layout->chunk_grains;
-    uint64_t a = bytes_of(layout, train, 1 + layout->slots);
-    uint64_t b = bytes_of(layout, frozen, 1);
+    uint64_t first[] = {0, layout->train_chunks, layout->state_chunks};
+    uint64_t end[] = {layout->train_chunks, layout->state_chunks,
+                      layout->chunks};
+    uint64_t most = layout->align; /* what no chunk at all would need */
 
-    return a > b ? a : b;
+    for (int k = 0; k < 3; k++)
+        if (first[k] < end[k] &&
+            gyre_layout_chunk_bytes(layout, first[k]) > most)
+            most = gyre_layout_chunk_bytes(layout, first[k]);
+    return most;
 }
 
 uint64_t gyre_layout_offset(const gyre_layout *layout, uint64_t chunk,
@@ -217,6 +281,25 @@ uint64_t gyre_layout_offset(const gyre_layout *layout, uint64_t chunk,
 {
     return layout->places[chunk].offset +
            version * gyre_layout_chunk_bytes(layout, chunk);
+}
+
+uint64_t gyre_layout_gradient_offset(const gyre_layout *layout, uint64_t chunk)
+{
+    return gyre_layout_offset(layout, chunk, layout->versions);
+}
+
+uint64_t gyre_layout_gradient_bytes(const gyre_layout *layout, uint64_t chunk)
+{
+    if (!is_train(layout, chunk))
+        return 0;
+    return gyre_round_up(gyre_layout_chunk_grains(layout, chunk) *
+                             layout->gradient_grain,
+                         layout->align);
+}
+
+uint64_t gyre_layout_max_gradient_bytes(const gyre_layout *layout)
+{
+    return gyre_layout_gradient_bytes(layout, 0);
 }
 
 uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain)
@@ -266,13 +349,16 @@ static gyre_status place_chunks(gyre_context *context, gyre_layout *layout,
         layout->device_bytes[d] = layout->data_at;
     }
     for (uint64_t c = 0; c < layout->chunks; c++) {
-        uint32_t d = choose_device(layout, given, c, total);
+        uint32_t d = gyre_layout_is_residual(layout, c)
+                         ? layout->places[grains_of(layout, c)].device
+                         : choose_device(layout, given, c, total);
 
         given[d]++;
         layout->places[c].device = d;
         layout->places[c].offset = layout->device_bytes[d];
         layout->device_bytes[d] += gyre_layout_chunk_bytes(layout, c) *
-                                   gyre_layout_versions(layout, c);
+                                       gyre_layout_versions(layout, c) +
+                                   gyre_layout_gradient_bytes(layout, c);
     }
     gyre_free(context, given, layout->devices, sizeof(uint64_t));
     return GYRE_OK;
@@ -285,7 +371,11 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
     uint64_t align = layout->align;
 
     layout->train_chunks = (layout->train_grains + g - 1) / g;
-    layout->chunks = layout->train_chunks + (layout->frozen_grains + g - 1) / g;
+    layout->state_chunks =
+        layout->train_chunks + (layout->frozen_grains + g - 1) / g;
+    layout->chunks = layout->state_chunks;
+    if (layout->residual)
+        layout->chunks += layout->train_chunks;
     if (layout->chunks > UINT32_MAX)
         return gyre_fail(error, GYRE_RANGE,
                          "%llu chunks, at most %u allowed: take larger ones",
@@ -377,6 +467,8 @@ void gyre_layout_describe(const gyre_layout *layout, uint64_t chunk, char *text,
     gyre_run run;
 
     text[0] = '\0';
+    if (gyre_layout_is_residual(layout, chunk))
+        used = (size_t)snprintf(text, bytes, "residual of ");
     while (gyre_layout_next_run(layout, chunk, &cursor, &run)) {
         int n;
 

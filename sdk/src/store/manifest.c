@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define FORMAT_NAME "gyre-store"
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 2 };
 
 /* ---- writing ---------------------------------------------------------- */
 
@@ -34,9 +34,10 @@ static json_t *optimizer_json(const gyre_store *store)
         json_object_set_new(settings, store->settings[i].name,
                             json_real(store->settings[i].value));
     for (uint32_t i = 0; i < store->layout.slots; i++)
-        json_array_append_new(slots, json_pack("{s:s, s:f}", "name",
-                                               store->slot_names[i], "initial",
-                                               (double)store->slot_initial[i]));
+        json_array_append_new(
+            slots, json_pack("{s:s, s:f, s:s}", "name", store->slot_names[i],
+                             "initial", (double)store->slot_initial[i], "codec",
+                             gyre_state_name(store->layout.codecs[1 + i])));
     snprintf(hash, sizeof(hash), "%016" PRIx64, store->kernel_hash);
     json_object_set_new(object, "name", json_string(store->optimizer));
     json_object_set_new(object, "version",
@@ -48,6 +49,24 @@ static json_t *optimizer_json(const gyre_store *store)
     json_object_set_new(object, "parameters", settings);
     json_object_set_new(object, "slots", slots);
     return object;
+}
+
+/* null: there is none. */
+static json_t *compressor_json(const gyre_store *store)
+{
+    json_t *settings;
+
+    if (store->compressor == NULL)
+        return json_null();
+    settings = json_object();
+    for (size_t i = 0; i < store->compressor_setting_count; i++)
+        json_object_set_new(settings, store->compressor_settings[i].name,
+                            json_real(store->compressor_settings[i].value));
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", store->compressor,
+                     "version", store->compressor_version, "format",
+                     (json_int_t)store->compressor_format, "residual",
+                     gyre_residual_name(store->residual_mode), "parameters",
+                     settings);
 }
 
 static json_t *devices_json(const gyre_store *store)
@@ -110,8 +129,14 @@ static gyre_status check_texts(const gyre_store *store, gyre_error *error)
 static bool is_complete(const gyre_store *store, json_t *root)
 {
     json_t *optimizer = json_object_get(root, "optimizer");
+    json_t *compressor = json_object_get(root, "compressor");
 
-    return json_object_size(root) == 13 && json_object_size(optimizer) == 7 &&
+    return json_object_size(root) == 18 &&
+           json_object_size(compressor) ==
+               (store->compressor != NULL ? 5 : 0) &&
+           json_object_size(json_object_get(compressor, "parameters")) ==
+               store->compressor_setting_count &&
+           json_object_size(optimizer) == 7 &&
            json_array_size(json_object_get(root, "devices")) ==
                store->layout.devices &&
            json_array_size(json_object_get(root, "tensors")) ==
@@ -127,8 +152,8 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
 {
     const gyre_layout *layout = &store->layout;
     gyre_status status = check_texts(store, error);
+    char *text = NULL, *copy, seed[20];
     json_t *root;
-    char *text = NULL, *copy;
 
     if (status != GYRE_OK)
         return status;
@@ -148,7 +173,15 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                         json_integer((json_int_t)layout->blob_capacity));
     json_object_set_new(root, "manifest_room",
                         json_integer((json_int_t)layout->manifest_bytes));
+    json_object_set_new(root, "parameter_codec",
+                        json_string(gyre_state_name(layout->codecs[0])));
+    snprintf(seed, sizeof(seed), "%016" PRIx64, store->seed);
+    json_object_set_new(root, "seed", json_string(seed));
+    json_object_set_new(root, "exact", json_boolean(!store->inexact));
+    json_object_set_new(root, "spill_grain",
+                        json_integer(layout->gradient_grain));
     json_object_set_new(root, "optimizer", optimizer_json(store));
+    json_object_set_new(root, "compressor", compressor_json(store));
     json_object_set_new(root, "devices", devices_json(store));
     json_object_set_new(root, "tensors", tensors_json(store));
     if (is_complete(store, root))
@@ -162,62 +195,23 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
     return GYRE_OK;
 }
 
-gyre_status gyre_folder_sync(const char *path, gyre_error *error)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    gyre_status status = GYRE_OK;
-
-    if (fd < 0 || fsync(fd) != 0)
-        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", path);
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-gyre_status gyre_file_write(int fd, const char *path, const void *data,
-                            size_t bytes, gyre_error *error)
-{
-    const char *at = data;
-
-    while (bytes > 0) {
-        ssize_t n = write(fd, at, bytes);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return gyre_fail_errno(error, GYRE_IO, errno, "cannot write %s",
-                                   path);
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return GYRE_OK;
-}
-
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error)
 {
     char aside[4096], path[4096];
     gyre_status status;
-    int fd;
 
     snprintf(aside, sizeof(aside), "%s/%s.new", store->path, name);
     snprintf(path, sizeof(path), "%s/%s", store->path, name);
-    fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s", aside);
-    status = gyre_file_write(fd, aside, text, strlen(text), error);
-    if (status == GYRE_OK && fsync(fd) != 0)
-        status =
-            gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", aside);
-    close(fd);
-    if (status == GYRE_OK && rename(aside, path) != 0)
-        status =
-            gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s", aside);
+    status = gyre_io_put_file(store->recorder, aside, text, error);
+    if (status != GYRE_OK)
+        return status;
+    status = gyre_io_rename(store->recorder, aside, path, error);
     if (status != GYRE_OK) {
-        unlink(aside);
+        (void)gyre_io_remove(store->recorder, aside);
         return status;
     }
-    return gyre_folder_sync(store->path, error);
+    return gyre_io_sync_folder(store->recorder, store->path, error);
 }
 
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
@@ -229,6 +223,18 @@ gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)
         return status;
     status = gyre_file_replace(store, "manifest.json", text, error);
     gyre_free_text(store->context, text);
+    return status;
+}
+
+gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error)
+{
+    gyre_status status;
+
+    if (store->inexact)
+        return GYRE_OK;
+    store->inexact = true;
+    status = gyre_manifest_write(store, error);
+    store->inexact = status == GYRE_OK;
     return status;
 }
 
@@ -276,28 +282,41 @@ static gyre_status take_text(const reader *r, const json_t *object,
     return *out != NULL ? GYRE_OK : no_memory(r);
 }
 
-static gyre_status read_settings(const reader *r, json_t *settings)
+/* `field` in the manifest; what was read is in *out even when it fails. */
+static gyre_status read_settings(const reader *r, json_t *settings,
+                                 const char *field, gyre_setting **out,
+                                 size_t *count)
 {
-    gyre_store *store = r->store;
+    gyre_context *context = r->store->context;
     size_t n = json_object_size(settings);
     const char *key;
     json_t *value;
 
-    store->settings = gyre_alloc_zero(store->context, n, sizeof(gyre_setting));
-    if (store->settings == NULL && n > 0)
+    *out = gyre_alloc_zero(context, n, sizeof(gyre_setting));
+    if (*out == NULL && n > 0)
         return no_memory(r);
-    store->setting_count = n;
+    *count = n;
     n = 0;
     json_object_foreach(settings, key, value)
     {
         if (!json_is_number(value))
-            return bad(r, "optimizer.parameters", "numbers");
-        store->settings[n].name = gyre_copy_text(store->context, key);
-        if (store->settings[n].name == NULL)
+            return bad(r, field, "numbers");
+        (*out)[n].name = gyre_copy_text(context, key);
+        if ((*out)[n].name == NULL)
             return no_memory(r);
-        store->settings[n++].value = json_number_value(value);
+        (*out)[n++].value = json_number_value(value);
     }
     return GYRE_OK;
+}
+
+/* What is not said is f32. */
+static bool read_codec(const json_t *object, const char *key,
+                       gyre_state_codec *codec)
+{
+    const json_t *name = json_object_get(object, key);
+
+    *codec = GYRE_STATE_F32;
+    return name == NULL || gyre_state_parse(json_string_value(name), codec);
 }
 
 static gyre_status read_optimizer(const reader *r, json_t *object)
@@ -335,8 +354,41 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
             return status;
         store->slot_initial[i] =
             (float)json_number_value(json_object_get(slot, "initial"));
+        if (!read_codec(slot, "codec", &store->layout.codecs[1 + i]))
+            return bad(r, "optimizer.slots", "objects with a known codec");
     }
-    return read_settings(r, json_object_get(object, "parameters"));
+    return read_settings(r, json_object_get(object, "parameters"),
+                         "optimizer.parameters", &store->settings,
+                         &store->setting_count);
+}
+
+static gyre_status read_compressor(const reader *r, json_t *object)
+{
+    gyre_store *store = r->store;
+    static const char want[] = "null, or an object with name, version, format";
+    uint64_t format;
+    gyre_status status;
+
+    if (object == NULL || json_is_null(object))
+        return GYRE_OK;
+    status =
+        take_text(r, object, "name", "compressor", want, &store->compressor);
+    if (status == GYRE_OK)
+        status = take_text(r, object, "version", "compressor", want,
+                           &store->compressor_version);
+    if (status != GYRE_OK)
+        return status;
+    if (!get_u64(object, "format", UINT32_MAX, &format))
+        return bad(r, "compressor", want);
+    store->compressor_format = (uint32_t)format;
+    if (!gyre_residual_parse(
+            json_string_value(json_object_get(object, "residual")),
+            &store->residual_mode))
+        return bad(r, "compressor.residual", "committed, volatile or off");
+    store->layout.residual = store->residual_mode == GYRE_RESIDUAL_COMMITTED;
+    return read_settings(r, json_object_get(object, "parameters"),
+                         "compressor.parameters", &store->compressor_settings,
+                         &store->compressor_setting_count);
 }
 
 static gyre_status read_devices(const reader *r, json_t *array)
@@ -424,13 +476,13 @@ static gyre_status read_numbers(const reader *r, json_t *root)
 {
     gyre_store *store = r->store;
     gyre_layout *layout = &store->layout;
-    uint64_t version, grain, chunk, align;
-    const char *uuid;
+    uint64_t version, grain, chunk, align, spill;
+    const char *uuid, *seed;
 
     if (!get_u64(root, "version", UINT32_MAX, &version) ||
         version != FORMAT_VERSION)
         return bad(r, "version",
-                   "1, the format this library reads; use the "
+                   "2, the format this library reads; use the "
                    "Gyre that wrote it, export there and import here");
     uuid = json_string_value(json_object_get(root, "uuid"));
     if (uuid == NULL || !gyre_uuid_parse(uuid, store->uuid))
@@ -449,6 +501,17 @@ static gyre_status read_numbers(const reader *r, json_t *root)
     if (!get_u64(root, "blob_capacity", 1ull << 40, &layout->blob_capacity) ||
         !get_u64(root, "manifest_room", 1ull << 40, &layout->manifest_bytes))
         return bad(r, "blob_capacity, manifest_room", "numbers");
+    if (!read_codec(root, "parameter_codec", &layout->codecs[0]) ||
+        layout->codecs[0] == GYRE_STATE_Q8)
+        return bad(r, "parameter_codec", "f32, bf16 or bf16-stochastic");
+    if (!get_u64(root, "spill_grain", 1u << 20, &spill) || spill % 8 != 0 ||
+        (spill != 0 && spill < GYRE_GRAIN * sizeof(float)))
+        return bad(r, "spill_grain", "0, or a multiple of 8 from 4096");
+    layout->gradient_grain = (uint32_t)spill;
+    store->inexact = json_is_false(json_object_get(root, "exact"));
+    seed = json_string_value(json_object_get(root, "seed"));
+    if (seed != NULL && sscanf(seed, "%" SCNx64, &store->seed) != 1)
+        return bad(r, "seed", "hexadecimal digits");
     layout->chunk_grains = chunk / GYRE_GRAIN;
     layout->align = (uint32_t)align;
     layout->versions = json_is_true(json_object_get(root, "in_place")) ? 1 : 2;
@@ -476,6 +539,8 @@ gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
     status = read_numbers(&r, root);
     if (status == GYRE_OK)
         status = read_optimizer(&r, json_object_get(root, "optimizer"));
+    if (status == GYRE_OK)
+        status = read_compressor(&r, json_object_get(root, "compressor"));
     if (status == GYRE_OK)
         status = read_devices(&r, json_object_get(root, "devices"));
     if (status == GYRE_OK)

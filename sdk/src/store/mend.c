@@ -23,8 +23,7 @@ static gyre_status mend_label(gyre_store *store, uint64_t chunk, void *page,
     const gyre_layout *layout = &store->layout;
     const gyre_entry *entry = &store->current[chunk];
     uint64_t at = gyre_layout_offset(layout, chunk, entry->version) +
-                  (uint64_t)gyre_layout_vars(layout, chunk) *
-                      gyre_layout_chunk_elements(layout, chunk) * sizeof(float);
+                  gyre_layout_data_bytes(layout, chunk);
 
     gyre_format_label(page, store->uuid, store->generation, chunk, entry);
     return gyre_workers_write_one(store, layout->places[chunk].device, page,
@@ -112,7 +111,7 @@ gyre_status gyre_fsck_repair(gyre_fsck *fsck, gyre_error *error)
         status = gyre_manifest_write(store, error);
     if (status != GYRE_OK)
         return status;
-    gyre_journal_settle(store->context, store->path, store);
+    gyre_journal_settle(store, store);
     fsck->report.repaired = 1;
     return GYRE_OK;
 }
@@ -175,22 +174,17 @@ static gyre_status write_ranges(gyre_fsck *fsck, gyre_error *error)
 
 /* What the chunk holds becomes what it should hold. */
 static gyre_status accept_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
-    size_t vars = gyre_layout_vars(&store->layout, work.chunk);
-    size_t elements = gyre_layout_chunk_elements(&store->layout, work.chunk);
     gyre_entry *entry = &store->current[work.chunk];
 
     (void)device;
     (void)error;
-    entry->hash =
-        gyre_device_hash(data, vars, elements,
-                         gyre_format_seed(store->uuid, store->generation,
-                                          work.chunk, entry->step));
-    gyre_format_label(data + vars * elements, store->uuid, store->generation,
-                      work.chunk, entry);
-    *write = (int)entry->version;
+    entry->hash = gyre_store_hash(store, work.chunk, data, entry->step);
+    gyre_store_label(store, work.chunk, data, entry);
+    result->write = (int)entry->version;
     return GYRE_OK;
 }
 

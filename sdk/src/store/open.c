@@ -267,6 +267,8 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
             if (status != GYRE_OK)
                 continue;
             read[a] = true;
+            if (record.written > atomic_load(&store->flash))
+                atomic_store(&store->flash, record.written);
             if (record.seq > *newest)
                 *newest = record.seq;
             if (record.seq <= best || record.seq >= below)
@@ -301,21 +303,36 @@ gyre_status gyre_store_tell_unread(const gyre_store *store, gyre_error *error)
 
 /* ---- verifying -------------------------------------------------------- */
 
+uint64_t gyre_store_hash(const gyre_store *store, uint64_t chunk,
+                         const uint8_t *data, uint64_t step)
+{
+    gyre_var vars[GYRE_STORE_VARS];
+    uint32_t n = gyre_layout_all_vars(&store->layout, chunk, vars);
+
+    return gyre_device_hash(
+        data, vars, n, gyre_layout_chunk_elements(&store->layout, chunk),
+        gyre_format_seed(store->uuid, store->generation, chunk, step));
+}
+
+void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
+                      const gyre_entry *entry)
+{
+    gyre_format_label(data + gyre_layout_data_bytes(&store->layout, chunk),
+                      store->uuid, store->generation, chunk, entry);
+}
+
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
-                              const float *data, gyre_error *error)
+                              const uint8_t *data, gyre_error *error)
 {
     const gyre_layout *layout = &store->layout;
-    size_t vars = gyre_layout_vars(layout, chunk);
-    size_t elements = gyre_layout_chunk_elements(layout, chunk);
-    uint64_t seed =
-        gyre_format_seed(store->uuid, store->generation, chunk, entry->step);
     char text[200], range[256];
 
-    if (gyre_device_hash(data, vars, elements, seed) == entry->hash)
+    if (gyre_store_hash(store, chunk, data, entry->step) == entry->hash)
         return GYRE_OK;
-    gyre_format_diagnose(store->uuid, store->generation, chunk, entry, data,
-                         vars, elements, text, sizeof(text));
+    gyre_format_diagnose(store->uuid, store->generation, chunk, entry,
+                         data + gyre_layout_data_bytes(layout, chunk), text,
+                         sizeof(text));
     gyre_layout_describe(layout, chunk, range, sizeof(range));
     return gyre_fail(error, GYRE_CORRUPT,
                      "%s: chunk %llu (%s) does not match its checksum: %s",
@@ -324,11 +341,12 @@ gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
 }
 
 static gyre_status verify_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     gyre_store *store = user;
 
-    (void)write;
+    (void)result;
     return gyre_store_verify(store, device, work.chunk,
                              &store->current[work.chunk], data, error);
 }
@@ -447,8 +465,12 @@ gyre_status gyre_store_attach(gyre_store *store,
         status = gyre_manifest_read(store, error);
     if (status == GYRE_OK)
         status = check_list(store, options, error);
+    if (status == GYRE_OK)
+        status = gyre_compute_take(store, options, error);
     if (status == GYRE_OK && !store->read_only)
         status = attach_optimizer(store, error);
+    if (status == GYRE_OK)
+        status = gyre_store_attach_compressor(store, error);
     if (status == GYRE_OK)
         status = gyre_store_check_memory(store, error);
     if (status == GYRE_OK)
@@ -467,9 +489,15 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     if (status != GYRE_OK)
         return status;
     gyre_store_take_commit(store);
+    store->inexact |= store->now.inexact != 0;
     if (store->read_only)
         return GYRE_OK;
-    gyre_journal_settle(store->context, store->path, store);
+    status = gyre_residual_allocate(store, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_load(store, error);
+    if (status != GYRE_OK)
+        return status;
+    gyre_journal_settle(store, store);
     if (store->fell_back)
         status =
             gyre_store_commit_now(store, store->blob, store->blob_bytes, error);
@@ -490,10 +518,12 @@ gyre_status gyre_store_open(gyre_context *context, const char *path,
         status = gyre_store_attach(store, options, &text);
         if (status == GYRE_OK)
             status = gyre_store_settle(store, &text);
-        if (status == GYRE_OK)
+        if (status == GYRE_OK) {
+            gyre_ledger_begin(store);
             *out = store;
-        else
+        } else {
             gyre_store_free(store);
+        }
     }
     if (status != GYRE_OK && error != NULL)
         *error = text;

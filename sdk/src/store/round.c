@@ -4,6 +4,8 @@
 
 #include "store/round.h"
 
+#include "registry/compressor.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +46,17 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_INVALID,
                          "an early update cannot wait for the norm: give clip "
                          "0, or not early");
+    if (o->early && store->codec != NULL &&
+        (gyre_codec_flags(store->codec) & GYRE_CODEC_BARRIER))
+        return gyre_fail(error, GYRE_INVALID,
+                         "an early update cannot wait for all gradients, which "
+                         "compressor %s has to see first: not early, or "
+                         "another compressor",
+                         store->compressor);
+    if (o->late_clip && store->codec == NULL)
+        return gyre_fail(error, GYRE_INVALID,
+                         "late_clip is of a compressor, and this store has "
+                         "none");
     if (o->early && store->layout.versions == 1)
         return gyre_fail(error, GYRE_INVALID,
                          "an early update cannot be undone in a store that "
@@ -141,6 +154,15 @@ static void count_chunks(gyre_round *round)
     }
 }
 
+size_t gyre_round_decided_bytes(const gyre_round *round)
+{
+    const gyre_codec *codec = round->store->codec;
+
+    return codec != NULL && (gyre_codec_flags(codec) & GYRE_CODEC_BARRIER)
+               ? gyre_codec_decided_bytes(codec)
+               : 0;
+}
+
 static gyre_status allocate(gyre_round *round, gyre_error *error)
 {
     gyre_store *store = round->store;
@@ -160,25 +182,39 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
     round->chunk_left = gyre_alloc_zero(context, chunks, sizeof(uint64_t));
     round->chunk_state = gyre_alloc_zero(context, chunks, sizeof(uint8_t));
     round->fresh = gyre_alloc_zero(context, chunks, sizeof(gyre_entry));
-    if (store->gradients == NULL) {
-        store->gradient_count = (size_t)layout->train_grains * GYRE_GRAIN + 1;
-        store->gradients =
-            gyre_alloc(context, store->gradient_count, sizeof(float));
-    }
+    if (round->way != GYRE_WAY_HELD)
+        round->taken = gyre_alloc_zero(context, chunks, sizeof(gyre_taken));
+    if (store->codec != NULL)
+        round->kept_leaves = gyre_alloc_zero(context, grains, sizeof(double));
+    if (store->residual.kappa != NULL)
+        round->kappa_before = gyre_alloc(context, tensors, sizeof(float));
+    if (gyre_round_decided_bytes(round) > 0)
+        round->decided =
+            gyre_alloc_zero(context, gyre_round_decided_bytes(round), 1);
     if (round->claims == NULL || round->skip == NULL ||
         round->scalars == NULL || round->tensor_left == NULL ||
         round->grain_left == NULL || round->leaves == NULL ||
         round->chunk_left == NULL || round->chunk_state == NULL ||
-        round->fresh == NULL || store->gradients == NULL)
-        return gyre_fail(error, GYRE_NO_MEMORY,
-                         "no memory for a round (%llu gradient bytes)",
-                         (unsigned long long)store->gradient_count * 4);
-    count_chunks(round);
-    round->segments = gyre_alloc(
-        context, (round->max_runs + 1) * layout->devices, sizeof(gyre_segment));
-    if (round->segments == NULL)
+        round->fresh == NULL ||
+        (round->way != GYRE_WAY_HELD && round->taken == NULL) ||
+        (store->codec != NULL && round->kept_leaves == NULL) ||
+        (store->residual.kappa != NULL && round->kappa_before == NULL) ||
+        (gyre_round_decided_bytes(round) > 0 && round->decided == NULL))
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
-    return GYRE_OK;
+    count_chunks(round);
+    for (uint32_t d = 0; d < layout->devices; d++) {
+        uint32_t lanes = gyre_device_lanes(gyre_workers_device(store, d));
+
+        round->lanes = lanes > round->lanes ? lanes : round->lanes;
+    }
+    round->jobs = gyre_alloc(context, layout->devices * round->lanes,
+                             sizeof(gyre_chunk_job));
+    round->segments = gyre_alloc(
+        context, (round->max_runs + 1) * layout->devices * round->lanes,
+        sizeof(gyre_segment));
+    if (round->segments == NULL || round->jobs == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
+    return gyre_round_hold(round, error);
 }
 
 void gyre_round_discard(gyre_round *round)
@@ -190,10 +226,7 @@ void gyre_round_discard(gyre_round *round)
     size_t grains = (size_t)layout->train_grains + 1;
     size_t chunks = (size_t)layout->train_chunks + 1;
 
-    if (round->streaming) {
-        gyre_workers_close(store);
-        (void)gyre_workers_join(store, NULL, NULL);
-    }
+    (void)gyre_round_end_stream(round, NULL);
     for (size_t i = 0; round->claims != NULL && i < tensors; i++)
         gyre_free(context, round->claims[i].ends, round->claims[i].capacity * 2,
                   sizeof(uint64_t));
@@ -207,12 +240,41 @@ void gyre_round_discard(gyre_round *round)
     gyre_free(context, round->chunk_left, chunks, sizeof(uint64_t));
     gyre_free(context, round->chunk_state, chunks, sizeof(uint8_t));
     gyre_free(context, round->fresh, chunks, sizeof(gyre_entry));
-    gyre_free(context, round->segments, (round->max_runs + 1) * layout->devices,
+    gyre_free(context, round->taken, chunks, sizeof(gyre_taken));
+    gyre_free(context, round->kept_leaves, grains, sizeof(double));
+    gyre_free(context, round->kappa_before, tensors, sizeof(float));
+    gyre_free(context, round->decided, gyre_round_decided_bytes(round), 1);
+    gyre_free(context, round->jobs, layout->devices * round->lanes,
+              sizeof(gyre_chunk_job));
+    gyre_free(context, round->segments,
+              (round->max_runs + 1) * layout->devices * round->lanes,
               sizeof(gyre_segment));
+    pthread_cond_destroy(&round->taken_some);
     pthread_cond_destroy(&round->moved);
     pthread_mutex_destroy(&round->lock);
+    gyre_ledger_add(&store->ledger, &round->ledger);
     store->round = NULL;
     gyre_free(context, round, 1, sizeof(*round));
+}
+
+/* A barrier needs all gradients, an exact clip their norm; and an early update
+ * takes each chunk from where it came in. */
+static void choose_way(gyre_round *round, const gyre_round_options *o)
+{
+    const gyre_store *store = round->store;
+    bool regions =
+        store->layout.gradient_grain > 0 && !store->gradients_in_memory;
+
+    round->way = GYRE_WAY_HELD;
+    if (store->codec != NULL) {
+        round->late = o->clip > 0 && o->late_clip;
+        if (!round->early && (o->clip == 0 || round->late) &&
+            (gyre_codec_flags(store->codec) & GYRE_CODEC_BARRIER) == 0)
+            round->way = GYRE_WAY_STREAMED;
+    } else if (regions && !round->early) {
+        round->way = GYRE_WAY_SPILLED;
+    }
+    round->regions = regions && round->way != GYRE_WAY_HELD;
 }
 
 gyre_status gyre_round_begin(gyre_store *store,
@@ -228,6 +290,8 @@ gyre_status gyre_round_begin(gyre_store *store,
         options = &none;
     if (status == GYRE_OK)
         status = check_numbers(store, options, error);
+    if (status == GYRE_OK)
+        status = gyre_store_check_wear(store, error);
     if (status != GYRE_OK)
         goto restore;
     round = gyre_alloc_zero(store->context, 1, sizeof(*round));
@@ -240,6 +304,7 @@ gyre_status gyre_round_begin(gyre_store *store,
     store->peek_chunk = UINT64_MAX;
     pthread_mutex_init(&round->lock, NULL);
     pthread_cond_init(&round->moved, NULL);
+    pthread_cond_init(&round->taken_some, NULL);
     round->scale = options->loss_scale != 0 ? options->loss_scale : 1;
     if (options->dynamic_scale)
         round->scale = store->now.scaler.scale;
@@ -249,7 +314,9 @@ gyre_status gyre_round_begin(gyre_store *store,
         options->micro_batches != 0 ? options->micro_batches : 1;
     round->early = options->early != 0;
     round->dynamic = options->dynamic_scale != 0;
-    round->q = (float)(1.0 / (round->scale * round->denominator));
+    round->inv = (float)(1.0 / (round->scale * round->denominator));
+    round->q = round->inv;
+    choose_way(round, options);
     status = allocate(round, error);
     if (status == GYRE_OK)
         status = take_scalars(round, options, error);
@@ -262,6 +329,8 @@ gyre_status gyre_round_begin(gyre_store *store,
     reset_micro_batch(round);
     if (round->early)
         gyre_round_start(round);
+    else
+        gyre_intake_start(round);
     *out = round;
 restore:
     gyre_fp_restore(saved);
@@ -303,16 +372,18 @@ gyre_status gyre_round_release(gyre_round *round, size_t tensor,
 }
 
 /* The last micro-batch has nothing for this tensor: its leaves are those of
- * the earlier ones, or it is left alone. */
+ * the earlier ones, or it is left alone.  An intake counts it in each. */
 static void settle_absent(gyre_round *round, size_t tensor)
 {
     gyre_layout *layout = &round->store->layout;
     const gyre_tensor_state *t = &layout->tensors[tensor];
+    bool last = round->micro + 1 == round->micro_batches;
+    bool spilled = round->way == GYRE_WAY_SPILLED; /* has its leaves */
 
-    if (!round->claims[tensor].filled)
+    if (last && !round->claims[tensor].filled)
         round->skip[tensor] = true;
     for (uint64_t g = t->first_grain; g < t->first_grain + t->grains; g++) {
-        if (round->claims[tensor].filled)
+        if (round->claims[tensor].filled && !spilled)
             gyre_round_take_leaf(round, t, g);
         else
             gyre_round_chunk_done(round, gyre_layout_chunk_of(layout, g), 1);
@@ -347,7 +418,8 @@ gyre_status gyre_round_absent(gyre_round *round, size_t tensor,
     else
         claim->absent = true;
     pthread_mutex_unlock(&round->lock);
-    if (status == GYRE_OK && round->micro + 1 == round->micro_batches) {
+    if (status == GYRE_OK && (round->micro + 1 == round->micro_batches ||
+                              round->way == GYRE_WAY_SPILLED)) {
         gyre_fp saved = gyre_fp_pin();
 
         settle_absent(round, tensor);
@@ -405,6 +477,9 @@ gyre_status gyre_round_next(gyre_round *round, gyre_error *error)
     status = gyre_round_complete(round, error);
     if (status != GYRE_OK)
         return status;
+    status = gyre_intake_end(round, error);
+    if (status != GYRE_OK)
+        return status;
     if (round->micro + 1 == round->micro_batches) {
         round->ended = true;
         return GYRE_OK;
@@ -414,5 +489,6 @@ gyre_status gyre_round_next(gyre_round *round, gyre_error *error)
         round->claims[i].filled |= !round->claims[i].absent;
     round->micro++;
     reset_micro_batch(round);
+    gyre_intake_start(round);
     return GYRE_OK;
 }

@@ -9,17 +9,29 @@
  *     grains   | t0 t0 t0. | t1 t1. | t2 ... |  | f0 f0 f0. |
  *     chunks   [   0     ][   1     ][  2  ]    [    3   ]
  *
+ * A store that commits the residual of its compressor has one more chunk for
+ * each trainable one, numbered behind all others and on the same device: the
+ * residual of the same grains, one variable, f32.  What walks parameters stops
+ * at `state_chunks`; tables, records, fsck and reshard know all `chunks`.
+ *
  * A device file:
  *
  *     0        superblock   4096, written once
  *     4096     manifest     JSON, a copy of DIR/manifest.json, written once
  *     area 0   record 4096 | entries | tensor steps | blob
  *     area 1   the same; commits alternate
- *     data     chunk, slot 0 | chunk, slot 1 | next chunk ...
+ *     data     chunk, slot 0 | chunk, slot 1 | its gradients | next chunk ...
+ *
+ * The gradient region of a trainable chunk is there when spec.spill was set.
+ * It has no versions, no label and no entry: what it holds matters within one
+ * round, whose memory holds its checksum.
  *
  * and one version ("slot") of a chunk, moved by one transfer:
  *
  *     var 0 (parameter) | var 1 | ... | label 4096 | padding to alignment
+ *
+ * Each variable lies there as its codec has it, grain by grain
+ * (device/state.h); the label starts on a page, after zeros if need be.
  *
  * The label repeats whose chunk this is, so that fsck can tell a stale, a
  * foreign and a damaged one apart; what is true is decided by the entries of
@@ -49,6 +61,8 @@
 #include <gyre/store.h>
 #include <pthread.h>
 #include <stdatomic.h>
+
+typedef struct gyre_codec gyre_codec; /* registry/compressor.h */
 
 enum {
     GYRE_PAGE = 4096, /* unit of everything on disk */
@@ -88,10 +102,15 @@ typedef struct gyre_layout {
     uint64_t frozen_grains;
     uint64_t chunk_grains; /* G */
     uint64_t train_chunks;
-    uint64_t chunks;
-    uint32_t slots;    /* state slots */
-    uint32_t versions; /* 2, or 1 in place */
-    uint32_t align;    /* of every offset and size on disk */
+    uint64_t state_chunks;   /* trainable and frozen */
+    uint64_t chunks;         /* and those of the residual */
+    bool residual;           /* there are such; set before the placing */
+    uint32_t gradient_grain; /* room of one grain in a gradient region; 0: no
+                                regions; set before the placing */
+    uint32_t slots;          /* state slots */
+    gyre_state_codec codecs[GYRE_STORE_VARS]; /* parameter, slots */
+    uint32_t versions;                        /* 2, or 1 in place */
+    uint32_t align; /* of every offset and size on disk */
     uint32_t devices;
     double *weights;          /* [devices] */
     gyre_chunk_place *places; /* [chunks] */
@@ -123,6 +142,15 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
 void gyre_layout_free(gyre_context *context, gyre_layout *layout);
 
 uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk);
+/* Where a variable of a chunk lies, and all of them; returns how many. */
+void gyre_layout_var(const gyre_layout *layout, uint64_t chunk, uint32_t v,
+                     gyre_var *var);
+uint32_t gyre_layout_all_vars(const gyre_layout *layout, uint64_t chunk,
+                              gyre_var vars[GYRE_STORE_VARS]);
+/* Bytes of its variables, up to the label. */
+uint64_t gyre_layout_data_bytes(const gyre_layout *layout, uint64_t chunk);
+/* Of these, what holds elements of tensors: no padding. */
+uint64_t gyre_layout_useful_bytes(const gyre_layout *layout, uint64_t chunk);
 uint32_t gyre_layout_versions(const gyre_layout *layout, uint64_t chunk);
 uint64_t gyre_layout_first_grain(const gyre_layout *layout, uint64_t chunk);
 uint64_t gyre_layout_chunk_grains(const gyre_layout *layout, uint64_t chunk);
@@ -137,7 +165,32 @@ uint64_t gyre_layout_max_chunk_bytes(const gyre_layout *layout);
 uint64_t gyre_layout_offset(const gyre_layout *layout, uint64_t chunk,
                             uint32_t version);
 uint64_t gyre_layout_chunk_of(const gyre_layout *layout, uint64_t grain);
-/* Walk the tensor runs of a chunk: *cursor starts at GYRE_RUN_FIRST; false at
+static inline bool gyre_layout_is_residual(const gyre_layout *layout,
+                                           uint64_t chunk)
+{
+    return chunk >= layout->state_chunks;
+}
+/* The chunk that holds the residual of a trainable one, and back. */
+static inline uint64_t gyre_layout_residual(const gyre_layout *layout,
+                                            uint64_t train)
+{
+    return layout->state_chunks + train;
+}
+static inline uint64_t gyre_layout_residual_of(const gyre_layout *layout,
+                                               uint64_t chunk)
+{
+    return chunk - layout->state_chunks;
+}
+/* The gradient region of a trainable chunk in its device file; bytes are a
+ * multiple of the alignment, and 0 without regions.  It holds the raw f32 or
+ * the wire blocks of all its runs, whichever are larger. */
+uint64_t gyre_layout_gradient_offset(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_gradient_bytes(const gyre_layout *layout, uint64_t chunk);
+uint64_t gyre_layout_max_gradient_bytes(const gyre_layout *layout);
+/* gradient_grain for a store that spills through `codec` (NULL: none). */
+uint32_t gyre_layout_gradient_room(const gyre_codec *codec);
+/* Walk the tensor runs of a chunk (a residual one has those of its trainable
+ * one): *cursor starts at GYRE_RUN_FIRST; false at
  * the end. */
 #define GYRE_RUN_FIRST SIZE_MAX
 bool gyre_layout_next_run(const gyre_layout *layout, uint64_t chunk,
@@ -171,6 +224,9 @@ typedef struct gyre_record {
     uint32_t dirty; /* in place: a round has begun */
     uint32_t salvaged;
     gyre_scaler scaler;
+    uint64_t written; /* to flash in the store's life, this record included */
+    uint32_t inexact; /* some round divided or took roots inexactly */
+    uint32_t pad;
 } gyre_record;
 
 typedef struct gyre_super {
@@ -212,16 +268,16 @@ gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
                                   const gyre_entry **entries,
                                   const uint64_t **steps, const void **blob,
                                   gyre_error *error);
-/* What a chunk in memory is, when it is not what `entry` says: one word of
+/* What a chunk is by its label, when it is not what `entry` says: one word of
  * gyre_fsck_problem.what, and a sentence. */
 const char *gyre_format_diagnose(const uint8_t uuid[16], uint64_t generation,
                                  uint64_t chunk, const gyre_entry *entry,
-                                 const float *data, size_t vars,
-                                 size_t elements, char *text, size_t bytes);
+                                 const void *label, char *text, size_t bytes);
 
 /* ---- the store -------------------------------------------------------- */
 
 typedef struct gyre_worker gyre_worker;
+typedef struct gyre_link gyre_link; /* worker.h */
 
 typedef struct gyre_place {
     char *path; /* as in the manifest: "." is the store's own
@@ -230,7 +286,8 @@ typedef struct gyre_place {
     uint8_t uuid[16];
     int fd; /* -1: not open */
     int direct;
-    bool made; /* by this store object: unlink on failure */
+    bool made;     /* by this store object */
+    char *compute; /* options.compute for this device, or "cpu" */
     gyre_worker *worker;
 } gyre_place;
 
@@ -238,6 +295,19 @@ typedef enum gyre_store_mode {
     GYRE_STORE_READY,
     GYRE_STORE_BROKEN /* what stands on disk is not known: reopen */
 } gyre_store_mode;
+
+/*
+ * e of error feedback, in memory for GYRE_RESIDUAL_COMMITTED and _VOLATILE: two
+ * versions of all trainable grains.  The round writes the one that `which`
+ * does not name and flips on adopting; a skipped one flips nothing.
+ */
+typedef struct gyre_residual_memory {
+    float *e[2];      /* [train_grains * GYRE_GRAIN]; NULL: none */
+    uint8_t *which;   /* [train_chunks]: 0 or 1, the version in force */
+    uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
+    float *kappa;     /* [tensors]: clip late, of the tensor's last round; what
+                         the next one takes is kappa e */
+} gyre_residual_memory;
 
 struct gyre_store {
     gyre_context *context;
@@ -260,6 +330,21 @@ struct gyre_store {
     size_t setting_count;
     gyre_opt *opt; /* NULL when read-only */
 
+    char *compressor; /* as in the manifest; NULL: none */
+    char *compressor_version;
+    uint32_t compressor_format;
+    gyre_setting *compressor_settings; /* names owned; all parameters */
+    size_t compressor_setting_count;
+    gyre_codec *codec; /* NULL: no compressor, or read-only and no plugin */
+    gyre_residual residual_mode; /* OFF without a compressor */
+    uint64_t seed;               /* of stochastic rounding */
+    bool inexact; /* as in the manifest; now.inexact and this are told as one */
+
+    /* options */
+    gyre_placement placement;
+    bool gradients_in_memory, allow_inexact;
+    double link_rate, endurance;
+    uint64_t wear_budget;
     uint32_t buffers;
     uint32_t commit_every;
     bool fast, read_only, check_reads, fell_back;
@@ -269,7 +354,7 @@ struct gyre_store {
     void (*complain)(void *user, uint32_t device, const gyre_error *why);
     void *complain_user;
     char *io_engine;
-    void *recorder;
+    gyre_io_recorder *recorder; /* tests only; or NULL */
     gyre_store_mode mode;
 
     gyre_entry *current; /* [chunks] */
@@ -284,14 +369,27 @@ struct gyre_store {
     void *image;           /* commit image, layout.area_bytes */
     void *blob;            /* of the last commit, blob_capacity */
     size_t blob_bytes;
-    uint64_t commit_bytes; /* written by the last commit, all devices */
+    uint64_t commit_bytes;      /* written by the last commit, all devices */
+    gyre_ledger ledger;         /* all rounds since open; the sums not filled */
+    pthread_mutex_t count_lock; /* of it, and of the open round's */
+    /* All bytes written to devices in the store's life: what the records say,
+     * and what the workers have written since.  No rollback takes it back; a
+     * round's flash bytes are a difference of it. */
+    _Atomic uint64_t flash;
 
+    gyre_link *link; /* NULL: the link is as it is */
     gyre_round *round;
+    gyre_residual_memory residual;
     float *gradients; /* train_grains * GYRE_GRAIN, kept over rounds */
     size_t gradient_count;
+    bool gradients_mapped; /* by us, not by the allocator */
+    uint8_t *payload;      /* wire blocks kept in memory, by chunk */
+    uint64_t *payload_at;  /* [train_chunks + 1] */
+    uint8_t *wire;         /* [devices][wire_bytes + 8]: of one chunk */
+    size_t wire_bytes;
     uint64_t lock_wait_ns;
     uint64_t memory_limit;
-    float *peek;         /* one chunk for gyre_store_read */
+    uint8_t *peek;       /* one chunk for gyre_store_read */
     uint64_t peek_chunk; /* which, or UINT64_MAX */
 };
 
@@ -324,54 +422,122 @@ bool gyre_place_same_block(const char *a, const char *b);
  */
 gyre_status gyre_journal_write(const gyre_store *store, const gyre_store *old,
                                gyre_error *error);
-/* Remove what the journal names and `store` does not use, then the journal.
- * `store` NULL: none is used. */
-void gyre_journal_settle(gyre_context *context, const char *path,
-                         const gyre_store *store);
+/* Remove what the journal in the folder of `at` names and `store` does not use,
+ * then the journal.  `store` NULL: none is used. */
+void gyre_journal_settle(const gyre_store *at, const gyre_store *store);
 
 /* Text of the manifest; freed with gyre_free_text. */
 gyre_status gyre_manifest_text(const gyre_store *store, char **out,
                                gyre_error *error);
 /* Write DIR/manifest.json by rename: the flip of create and reshard. */
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error);
+/* A device that is not exact will run rounds: say so in DIR/manifest.json, and
+ * with each commit from now on.  Nothing when it is said already. */
+gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error);
 /* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error);
-/* Make the names in a folder durable. */
-gyre_status gyre_folder_sync(const char *path, gyre_error *error);
-/* Write all of `bytes` where the file stands; `path` is for messages. */
-gyre_status gyre_file_write(int fd, const char *path, const void *data,
-                            size_t bytes, gyre_error *error);
 /* Read DIR/manifest.json into a fresh store (tensors, devices, optimizer). */
 gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error);
 gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
                                 size_t bytes, const char *from,
                                 gyre_error *error);
 
-/* ---- workers (worker.c) ----------------------------------------------- */
+/* ---- what computes (links.c): options.compute and options.link_rate ---- */
+
+typedef struct gyre_compute {
+    const char *device; /* for gyre_device_open; lies in the text parsed */
+    double read_rate;   /* bytes per second; 0: as it is */
+    double write_rate;
+} gyre_compute;
+
+/* "cpu", "opencl[:N]", "cuda[:N]", "emulated:read=RATE,write=RATE". */
+gyre_status gyre_compute_parse(const char *text, gyre_compute *out,
+                               gyre_error *error);
+/* Are compute, link_rate and placement well formed? */
+gyre_status gyre_compute_check(const gyre_store_options *options,
+                               gyre_error *error);
+/* places[].compute, once the devices are known; options may be NULL. */
+gyre_status gyre_compute_take(gyre_store *store,
+                              const gyre_store_options *options,
+                              gyre_error *error);
+
+/* ---- workers (worker.c, stream.c, links.c) ---------------------------- */
 
 /*
  * One worker per device: a thread, a queue, and recycled buffers.
  *
- *     FREE -> READING -> READY -> (process: update, checksum) -> WRITING
- *       ^                              |                            |
- *       +------------------------------+----------------------------+
+ *     FREE -> READING -> READY -> process -> (COMPUTING -> finish) -> WRITING
+ *       ^                            |                                   |
+ *       +----------------------------+-----------------------------------+
  *
- * A stream is what a worker does with chunks: read one (unless `table` is
- * NULL), call `process`, write it if asked.  Chunks are pushed while it runs;
- * it ends when closed and drained, or at the first error.
+ * A stream is what a worker does with chunks: read the parts asked for, call
+ * `process`, write what it says.  Chunks are pushed while it runs; it ends when
+ * closed and drained, or at the first error.  With one buffer a device reads,
+ * processes and writes in turn; with more it reads ahead and writes behind.
+ *
+ * A buffer holds one version of a chunk and, behind it, room for the chunk's
+ * gradient region:
+ *
+ *     data: variables | label | padding ...      gradient: region ...
+ *
+ * Emulated rates (links.c) hold a buffer in READING or WRITING until its bytes
+ * would have come; nothing else knows of them.
  */
+enum { GYRE_PART_STATE = 1, GYRE_PART_GRADIENT = 2 };
+
+/* What waits in a worker's queue. */
+typedef struct gyre_push {
+    uint64_t chunk;
+    uint32_t version;
+    uint32_t parts; /* to read */
+} gyre_push;
+
 typedef struct gyre_work {
     uint64_t chunk;
-    uint32_t version; /* handed to process; not used for reading */
+    uint32_t version;        /* as pushed; not used for reading */
+    uint32_t parts;          /* that were read */
+    uint64_t gradient_bytes; /* read of the gradient region */
+    uint32_t buffer;   /* which of the device's buffers holds it: for scratch
+                          that must last from process to finish */
+    uint32_t lane;     /* of the device, its own from process to finish */
+    uint8_t *gradient; /* the gradient region; NULL: the store has none */
 } gyre_work;
 
+/* What process and finish say; zeroed, with write -1, before process. */
+typedef struct gyre_work_result {
+    int write;               /* version to write the chunk to, or -1 */
+    uint64_t write_gradient; /* bytes of the gradient region to write, from
+                                its start; 0: none */
+    uint64_t link_after;     /* bytes of parameters that go up the link beside
+                                the writes; 0: none, or placement host */
+    bool pending;            /* process: a job was submitted on work.lane, and
+                                finish ends it; nothing is written before */
+} gyre_work_result;
+
+/* All callbacks run in the worker's thread. */
 typedef struct gyre_stream {
-    const gyre_entry *table; /* version to read; NULL: do not read */
-    /* data: the chunk; *write: version to write or -1 (the default).  Runs in
-     * the worker's thread. */
+    const gyre_entry *table; /* version to read; NULL: the state is not read */
+    uint32_t parts;          /* what gyre_workers_push reads; a table alone
+                                means GYRE_PART_STATE */
+    /* Bytes of the gradient region to read; NULL: all of it. */
+    uint64_t (*read_gradient)(void *user, uint64_t chunk);
+    /* Bytes that come down the link before process (gradients, placement
+     * near); NULL: none. */
+    uint64_t (*link_before)(void *user, uint64_t chunk);
     gyre_status (*process)(void *user, uint32_t device, gyre_work work,
-                           float *data, int *write, gyre_error *error);
+                           uint8_t *data, gyre_work_result *result,
+                           gyre_error *error);
+    /* Waits for the job that process left pending; called once for each, in
+     * the order of their submission, after an error elsewhere too (what it says
+     * is then ignored).  NULL when process never leaves one. */
+    gyre_status (*finish)(void *user, uint32_t device, gyre_work work,
+                          uint8_t *data, gyre_work_result *result,
+                          gyre_error *error);
+    /* The way up of the parameters is over (at once where nothing is emulated);
+     * after each process or finish that succeeded, whatever it said.  May be
+     * NULL. */
+    void (*delivered)(void *user, uint32_t device, gyre_work work);
     /* The stream ended on this device; may be NULL. */
     void (*ended)(void *user, uint32_t device, gyre_status status);
     void *user;
@@ -386,10 +552,17 @@ typedef struct gyre_worker_stats {
 
 gyre_status gyre_workers_create(gyre_store *store, gyre_error *error);
 void gyre_workers_destroy(gyre_store *store);
-/* Start a stream on every device; room for `capacity` pushes each. */
+/* Bytes of one chunk buffer: for the dry run. */
+uint64_t gyre_workers_buffer_bytes(const gyre_store *store);
+/* What updates the chunks of a device; NULL in a store that is read-only. */
+gyre_device *gyre_workers_device(const gyre_store *store, uint32_t device);
+/* Start a stream on every device.  Of one chunk at most two pushes may wait. */
 void gyre_workers_start(gyre_store *store, const gyre_stream *stream);
 /* Push to the chunk's device.  Any thread. */
 void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version);
+/* The same with parts of its own (0: read nothing) instead of the stream's. */
+void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
+                             uint32_t version, uint32_t parts);
 void gyre_workers_close(gyre_store *store);
 /* Wait for all; the first error by device order (STOPPED only when there is no
  * other: it says that some device gave up because of another), stats summed. */
@@ -411,6 +584,38 @@ gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
                               gyre_error *error);
 const char *gyre_workers_engine(const gyre_store *store);
 
+/* ---- the residual (residual.c, keep.c) -------------------------------- */
+
+/* Memory for store->residual, zeros; nothing when the store keeps none, or is
+ * read-only. */
+gyre_status gyre_residual_allocate(gyre_store *store, gyre_error *error);
+void gyre_residual_free(gyre_store *store);
+/* Write the chunks that are unsaved into their other slots and their entries
+ * into `current`: the first part of every commit.  Only of a committed
+ * residual. */
+gyre_status gyre_residual_save(gyre_store *store, gyre_error *error);
+/* ... and the last part: nothing is unsaved any more. */
+void gyre_residual_saved(gyre_store *store);
+/* After an open, or a rollback over several rounds: committed ones are read as
+ * `current` has them and verified, volatile ones become zero (told to the log
+ * when there was something).  kappa is 1 then. */
+gyre_status gyre_residual_load(gyre_store *store, gyre_error *error);
+
+/* ---- the compressor (compressor.c) ------------------------------------ */
+
+/* From spec: the codec, the residual's mode, and what the layout needs. */
+gyre_status gyre_store_take_compressor(gyre_store *store,
+                                       const gyre_store_spec *spec,
+                                       gyre_error *error);
+gyre_status gyre_store_inherit_compressor(gyre_store *to,
+                                          const gyre_store *from,
+                                          gyre_error *error);
+void gyre_store_free_compressor(gyre_store *store);
+/* Find what the manifest names.  Read-only, a plugin that is not there is no
+ * error.  LAYOUT when it is another format. */
+gyre_status gyre_store_attach_compressor(gyre_store *store, gyre_error *error);
+bool gyre_residual_parse(const char *name, gyre_residual *out);
+
 /* ---- between files ---------------------------------------------------- */
 
 /* Where initial contents come from (create.c, generation.c). */
@@ -421,6 +626,9 @@ typedef struct gyre_source {
     gyre_status (*fill)(void *user, size_t tensor, uint64_t first, size_t n,
                         uint32_t vars, float *out, size_t stride,
                         gyre_error *error);
+    /* The same of the residual; NULL: zeros. */
+    gyre_status (*residual)(void *user, size_t tensor, uint64_t first, size_t n,
+                            float *out, gyre_error *error);
     /* Called by the builder's thread while the workers fill: returns when
      * `ended` has come for every device (or sooner).  Both may be NULL. */
     void (*watch)(void *user);
@@ -444,7 +652,7 @@ gyre_status gyre_store_take_devices(gyre_store *store,
  * Make the device files of `store` (tensors, devices, optimizer, chunk_grains
  * and `now` are filled in), write all chunks from `source` and the first
  * record with `blob`; not the manifest.  `old` is the generation that this one
- * follows, or NULL.
+ * follows, or NULL.  What a failure leaves is named by the journal.
  */
 gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
                              const gyre_source *source, const void *blob,
@@ -455,8 +663,6 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
 gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error);
 /* Superblock and manifest copy of every device. */
 gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error);
-/* Remove the files that gyre_store_build made. */
-void gyre_store_unbuild(gyre_store *store);
 /* Choose the chunk size and the rest of the layout that `spec` leaves open. */
 gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
                              gyre_error *error);
@@ -495,10 +701,21 @@ void gyre_store_rewind(gyre_store *store);
 gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
                              gyre_error *error);
 
+/* Checksum of a chunk in memory as of `step`. */
+uint64_t gyre_store_hash(const gyre_store *store, uint64_t chunk,
+                         const uint8_t *data, uint64_t step);
+/* Give it its label. */
+void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
+                      const gyre_entry *entry);
 /* Verify chunk in memory against entry; CORRUPT with device, chunk, range. */
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
-                              const float *data, gyre_error *error);
+                              const uint8_t *data, gyre_error *error);
+/* Elements of the committed residual of a trainable tensor, all in one chunk
+ * (transfer.c). */
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error);
 /* Read and verify one chunk into store->peek, kept for the next call
  * (transfer.c). */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
@@ -506,7 +723,7 @@ gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
 /* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
  * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
-                            const float *data, const bool *skip);
+                            const uint8_t *data, const bool *skip);
 /* Deliver again, from current, the chunks whose byte in `which` is not 0
  * (NULL: all).  Only chunks of trainable tensors have a byte. */
 gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
@@ -515,10 +732,22 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
 gyre_status gyre_store_attach(gyre_store *store,
                               const gyre_store_options *options,
                               gyre_error *error);
+/* Reserved, all devices (info.c). */
+uint64_t gyre_store_disk_bytes(const gyre_layout *layout);
 /* Memory of the store's lines (plan.c), and the refusal above the limit. */
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan);
 gyre_status gyre_store_check_memory(const gyre_store *store, gyre_error *error);
-/* Free what is left of an open round (close, errors). */
+/* Add the parts of a ledger, and fill its sums (ledger.c). */
+void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more);
+void gyre_ledger_sum(gyre_ledger *ledger);
+/* The store is open: of what was moved so far only the residual counts. */
+void gyre_ledger_begin(gyre_store *store);
+/* Count for the open round, or for the store when none is.  Any thread. */
+void gyre_store_count(gyre_store *store, const gyre_ledger *more);
+/* WORN when the budget is spent. */
+gyre_status gyre_store_check_wear(const gyre_store *store, gyre_error *error);
+/* Free what is left of an open round (close, errors); what it moved is added
+ * to the store's ledger. */
 void gyre_round_discard(gyre_round *round);
 
 #endif

@@ -9,27 +9,22 @@
 #include <sys/stat.h>
 
 static bool label_is_right(const gyre_store *store, uint64_t chunk,
-                           const float *data)
+                           const uint8_t *data)
 {
     uint32_t want[GYRE_LABEL / sizeof(uint32_t)];
-    size_t vars = gyre_layout_vars(&store->layout, chunk);
-    size_t elements = gyre_layout_chunk_elements(&store->layout, chunk);
 
     gyre_format_label(want, store->uuid, store->generation, chunk,
                       &store->current[chunk]);
-    return memcmp(want, data + vars * elements, GYRE_LABEL) == 0;
+    return memcmp(want, data + gyre_layout_data_bytes(&store->layout, chunk),
+                  GYRE_LABEL) == 0;
 }
 
 static uint8_t health_of(const gyre_store *store, uint64_t chunk,
-                         const float *data)
+                         const uint8_t *data)
 {
     const gyre_entry *entry = &store->current[chunk];
-    uint64_t hash = gyre_device_hash(
-        data, gyre_layout_vars(&store->layout, chunk),
-        gyre_layout_chunk_elements(&store->layout, chunk),
-        gyre_format_seed(store->uuid, store->generation, chunk, entry->step));
 
-    if (hash != entry->hash)
+    if (gyre_store_hash(store, chunk, data, entry->step) != entry->hash)
         return GYRE_CHUNK_BAD;
     return label_is_right(store, chunk, data) ? GYRE_CHUNK_GOOD
                                               : GYRE_CHUNK_LABEL;
@@ -41,12 +36,13 @@ typedef struct survey {
 } survey;
 
 static gyre_status see_chunk(void *user, uint32_t device, gyre_work work,
-                             float *data, int *write, gyre_error *error)
+                             uint8_t *data, gyre_work_result *result,
+                             gyre_error *error)
 {
     survey *s = user;
 
     (void)device;
-    (void)write;
+    (void)result;
     (void)error;
     s->health[work.chunk] = health_of(s->fsck->store, work.chunk, data);
     return GYRE_OK;
@@ -74,7 +70,8 @@ uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health)
 }
 
 static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
-                                  float *data, int *write, gyre_error *error)
+                                  uint8_t *data, gyre_work_result *result,
+                                  gyre_error *error)
 {
     gyre_fsck *fsck = user;
     const gyre_store *store = fsck->store;
@@ -83,15 +80,14 @@ static gyre_status diagnose_chunk(void *user, uint32_t device, gyre_work work,
     const char *what;
 
     (void)device;
-    (void)write;
+    (void)result;
     (void)error;
     if (health == GYRE_CHUNK_BAD) {
-        what =
-            gyre_format_diagnose(store->uuid, store->generation, work.chunk,
-                                 &store->current[work.chunk], data,
-                                 gyre_layout_vars(layout, work.chunk),
-                                 gyre_layout_chunk_elements(layout, work.chunk),
-                                 fsck->text, sizeof(fsck->text));
+        what = gyre_format_diagnose(
+            store->uuid, store->generation, work.chunk,
+            &store->current[work.chunk],
+            data + gyre_layout_data_bytes(layout, work.chunk), fsck->text,
+            sizeof(fsck->text));
     } else if (health == GYRE_CHUNK_LABEL) {
         what = "label";
         snprintf(fsck->text, sizeof(fsck->text),

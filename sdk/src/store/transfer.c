@@ -34,8 +34,28 @@ gyre_status gyre_store_bind(gyre_store *store, size_t tensor, gyre_dtype dtype,
     return GYRE_OK;
 }
 
+static void deliver_run(const gyre_store *store, uint64_t chunk,
+                        const uint8_t *data, const gyre_run *run)
+{
+    const gyre_tensor_state *t = &store->layout.tensors[run->tensor];
+    gyre_isa isa = gyre_context_isa(store->context);
+    size_t size = gyre_dtype_bytes(t->out_dtype), n;
+    float scratch[GYRE_GRAIN];
+    gyre_var var;
+
+    gyre_layout_var(&store->layout, chunk, 0, &var);
+    for (size_t at = 0; at < run->n; at += n) {
+        const float *values;
+
+        n = run->n - at;
+        values = gyre_state_view(&var, isa, data, run->at + at, &n, scratch);
+        gyre_from_f32(t->out_dtype, values,
+                      (char *)t->out + (run->index + at) * size, n);
+    }
+}
+
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
-                            const float *data, const bool *skip)
+                            const uint8_t *data, const bool *skip)
 {
     size_t cursor = GYRE_RUN_FIRST;
     uint64_t bytes = 0;
@@ -43,25 +63,24 @@ uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
 
     while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
         const gyre_tensor_state *t = &store->layout.tensors[run.tensor];
-        size_t size = gyre_dtype_bytes(t->out_dtype);
 
         if (t->out == NULL || (skip != NULL && skip[run.tensor]))
             continue;
-        gyre_from_f32(t->out_dtype, data + run.at,
-                      (char *)t->out + run.index * size, run.n);
-        bytes += run.n * size;
+        deliver_run(store, chunk, data, &run);
+        bytes += run.n * gyre_dtype_bytes(t->out_dtype);
     }
     return bytes;
 }
 
 static gyre_status deliver_chunk(void *user, uint32_t device, gyre_work work,
-                                 float *data, int *write, gyre_error *error)
+                                 uint8_t *data, gyre_work_result *result,
+                                 gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         gyre_store_deliver(store, work.chunk, data, NULL);
     return status;
@@ -84,7 +103,7 @@ gyre_status gyre_store_redeliver(gyre_store *store, const uint8_t *which,
     gyre_stream stream = {
         .table = store->current, .process = deliver_chunk, .user = store};
     uint64_t end =
-        which != NULL ? store->layout.train_chunks : store->layout.chunks;
+        which != NULL ? store->layout.train_chunks : store->layout.state_chunks;
 
     gyre_workers_start(store, &stream);
     for (uint64_t c = 0; c < end; c++)
@@ -106,13 +125,14 @@ gyre_status gyre_store_pull(gyre_store *store, gyre_error *error)
 /* ---- ranges ----------------------------------------------------------- */
 
 static gyre_status peek_chunk(void *user, uint32_t device, gyre_work work,
-                              float *data, int *write, gyre_error *error)
+                              uint8_t *data, gyre_work_result *result,
+                              gyre_error *error)
 {
     gyre_store *store = user;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status == GYRE_OK)
         memcpy(store->peek, data,
                gyre_layout_chunk_bytes(&store->layout, work.chunk));
@@ -177,6 +197,7 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
 {
     const gyre_layout *layout = &store->layout;
     size_t size = gyre_dtype_bytes(dtype);
+    float scratch[GYRE_GRAIN];
     gyre_fp saved = gyre_fp_pin();
     gyre_status status = gyre_store_check(store, true, false, error);
 
@@ -193,12 +214,16 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
                         GYRE_GRAIN +
                     first % GYRE_GRAIN;
         size_t n = elements - at < count ? elements - at : (size_t)count;
+        const float *values;
+        gyre_var var;
 
+        gyre_layout_var(layout, chunk, (uint32_t)(slot + 1), &var);
         status = gyre_store_peek(store, chunk, error);
-        if (status == GYRE_OK &&
-            !gyre_from_f32(dtype,
-                           store->peek + (size_t)(slot + 1) * elements + at,
-                           data, n))
+        if (status != GYRE_OK)
+            break;
+        values = gyre_state_view(&var, gyre_context_isa(store->context),
+                                 store->peek, at, &n, scratch);
+        if (!gyre_from_f32(dtype, values, data, n))
             status = gyre_fail(error, GYRE_INVALID,
                                "state is read as f32, f64, bf16 or f16");
         data = (char *)data + n * size;
@@ -206,6 +231,24 @@ gyre_status gyre_store_read(gyre_store *store, size_t tensor, int slot,
         count -= n;
     }
     gyre_fp_restore(saved);
+    return status;
+}
+
+gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
+                                     uint64_t first, size_t n, float *out,
+                                     gyre_error *error)
+{
+    const gyre_layout *layout = &store->layout;
+    uint64_t grain = layout->tensors[tensor].first_grain + first / GYRE_GRAIN;
+    uint64_t chunk = gyre_layout_chunk_of(layout, grain);
+    size_t at =
+        (size_t)(grain - gyre_layout_first_grain(layout, chunk)) * GYRE_GRAIN +
+        first % GYRE_GRAIN;
+    gyre_status status =
+        gyre_store_peek(store, gyre_layout_residual(layout, chunk), error);
+
+    if (status == GYRE_OK)
+        memcpy(out, store->peek + at * sizeof(float), n * sizeof(float));
     return status;
 }
 
@@ -222,19 +265,24 @@ typedef struct digesting {
 } digesting;
 
 static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
+                                uint8_t *data, gyre_work_result *result,
+                                gyre_error *error)
 {
     digesting *d = user;
     gyre_store *store = d->store;
     const gyre_layout *layout = &store->layout;
     size_t cursor = GYRE_RUN_FIRST;
+    gyre_isa isa = gyre_context_isa(store->context);
+    float scratch[GYRE_GRAIN];
+    gyre_var var;
     gyre_run run;
     gyre_status status = gyre_store_verify(
         store, device, work.chunk, &store->current[work.chunk], data, error);
 
-    (void)write;
+    (void)result;
     if (status != GYRE_OK)
         return status;
+    gyre_layout_var(layout, work.chunk, 0, &var);
     while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
         const gyre_tensor_state *t = &layout->tensors[run.tensor];
         uint64_t grain = run.index / GYRE_GRAIN;
@@ -242,8 +290,11 @@ static gyre_status digest_chunk(void *user, uint32_t device, gyre_work work,
         for (size_t at = 0; at < run.n; at += GYRE_GRAIN, grain++) {
             size_t n = run.n - at < GYRE_GRAIN ? run.n - at : GYRE_GRAIN;
 
-            d->leaves[t->first_grain + grain] = XXH3_64bits_withSeed(
-                data + run.at + at, n * sizeof(float), grain);
+            const float *values =
+                gyre_state_view(&var, isa, data, run.at + at, &n, scratch);
+
+            d->leaves[t->first_grain + grain] =
+                XXH3_64bits_withSeed(values, n * sizeof(float), grain);
         }
     }
     return GYRE_OK;
@@ -290,7 +341,7 @@ gyre_status gyre_store_digest(gyre_store *store, char text[GYRE_DIGEST_TEXT],
     d.leaves = gyre_alloc(store->context, grains + 1, sizeof(uint64_t));
     if (d.leaves == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a digest");
-    status = gyre_workers_each(store, &stream, 0, layout->chunks, error);
+    status = gyre_workers_each(store, &stream, 0, layout->state_chunks, error);
     if (status == GYRE_OK)
         status = fold(layout, d.leaves, text, error);
     gyre_free(store->context, d.leaves, grains + 1, sizeof(uint64_t));

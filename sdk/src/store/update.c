@@ -14,145 +14,6 @@
 enum { SCALE_INTERVAL = 1000, SCALE_HYSTERESIS = 2 };
 static const double scale_ceiling = 0x1p40;
 
-/* ---- one chunk, in its worker ----------------------------------------- */
-
-static size_t make_segments(const gyre_round *round, uint64_t chunk,
-                            gyre_segment *segments, uint64_t *elements)
-{
-    const gyre_store *store = round->store;
-    const float *g =
-        store->gradients +
-        gyre_layout_first_grain(&store->layout, chunk) * GYRE_GRAIN;
-    size_t cursor = GYRE_RUN_FIRST, n = 0;
-    gyre_run run;
-
-    *elements = 0;
-    while (gyre_layout_next_run(&store->layout, chunk, &cursor, &run)) {
-        segments[n++] = (gyre_segment){
-            .at = run.at,
-            .n = run.n,
-            .index = run.index,
-            .g = round->skip[run.tensor] ? NULL : g + run.at,
-            .scalars = round->scalars + run.tensor * GYRE_OPT_MAX_SCALARS,
-        };
-        *elements += run.n;
-    }
-    return n;
-}
-
-static void count_bytes(gyre_round *round, uint64_t chunk, uint64_t elements,
-                        const gyre_segment *segments, size_t n)
-{
-    const gyre_layout *layout = &round->store->layout;
-    uint64_t useful =
-        elements * gyre_layout_vars(layout, chunk) * sizeof(float);
-    uint64_t down = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (segments[i].g != NULL)
-            down += segments[i].n * sizeof(float);
-    atomic_fetch_add(&round->useful_bytes, useful);
-    atomic_fetch_add(&round->padding_bytes,
-                     gyre_layout_chunk_bytes(layout, chunk) - useful);
-    atomic_fetch_add(&round->down_bytes, down);
-}
-
-/* A chunk whose old contents do not match: say which, from its label, which
- * the update does not touch. */
-static gyre_status read_mismatch(const gyre_round *round, uint32_t device,
-                                 uint64_t chunk, const float *data,
-                                 gyre_error *error)
-{
-    gyre_entry wrong = round->store->current[chunk];
-
-    return gyre_store_verify(round->store, device, chunk, &wrong, data, error);
-}
-
-static void deliver(gyre_round *round, uint64_t chunk, const float *data)
-{
-    const gyre_layout *layout = &round->store->layout;
-    uint64_t up = gyre_store_deliver(round->store, chunk, data, round->skip);
-    size_t cursor = GYRE_RUN_FIRST;
-    bool last = false;
-    gyre_run run;
-
-    atomic_fetch_add(&round->up_bytes, up);
-    atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_DELIVERED);
-    while (gyre_layout_next_run(layout, chunk, &cursor, &run))
-        if (layout->tensors[run.tensor].out != NULL)
-            last |= atomic_fetch_sub(&round->tensor_left[run.tensor], 1) == 1;
-    if (!last)
-        return;
-    pthread_mutex_lock(&round->lock);
-    pthread_cond_broadcast(&round->moved);
-    pthread_mutex_unlock(&round->lock);
-}
-
-static gyre_status update_chunk(void *user, uint32_t device, gyre_work work,
-                                float *data, int *write, gyre_error *error)
-{
-    gyre_round *round = user;
-    gyre_store *store = round->store;
-    const gyre_layout *layout = &store->layout;
-    const gyre_entry *old = &store->current[work.chunk];
-    gyre_entry *fresh = &round->fresh[work.chunk];
-    gyre_segment *segments = round->segments + device * (round->max_runs + 1);
-    uint64_t elements;
-    gyre_update_job job = {
-        .opt = store->opt,
-        .data = data,
-        .vars = gyre_layout_vars(layout, work.chunk),
-        .elements = gyre_layout_chunk_elements(layout, work.chunk),
-        .segments = segments,
-        .q = round->q,
-        .check = store->check_reads,
-    };
-
-    job.segment_count = make_segments(round, work.chunk, segments, &elements);
-    fresh->step = store->now.step + 1;
-    fresh->version =
-        layout->versions == 1 ? 0 : 1 - store->committed[work.chunk].version;
-    job.seed_before =
-        gyre_format_seed(store->uuid, store->generation, work.chunk, old->step);
-    job.seed_after = gyre_format_seed(store->uuid, store->generation,
-                                      work.chunk, fresh->step);
-    gyre_device_update(&job);
-    if (job.check && job.before != old->hash)
-        return read_mismatch(round, device, work.chunk, data, error);
-    fresh->hash = job.after;
-    gyre_format_label(data + job.vars * job.elements, store->uuid,
-                      store->generation, work.chunk, fresh);
-    count_bytes(round, work.chunk, elements, segments, job.segment_count);
-    deliver(round, work.chunk, data);
-    atomic_fetch_or(&round->chunk_state[work.chunk], GYRE_CHUNK_UPDATED);
-    *write = (int)fresh->version;
-    return GYRE_OK;
-}
-
-static void stream_ended(void *user, uint32_t device, gyre_status status)
-{
-    gyre_round *round = user;
-
-    (void)device;
-    if (status == GYRE_OK)
-        return;
-    pthread_mutex_lock(&round->lock);
-    round->failed = true;
-    pthread_cond_broadcast(&round->moved);
-    pthread_mutex_unlock(&round->lock);
-}
-
-void gyre_round_start(gyre_round *round)
-{
-    gyre_stream stream = {.table = round->store->current,
-                          .process = update_chunk,
-                          .ended = stream_ended,
-                          .user = round};
-
-    round->streaming = true;
-    gyre_workers_start(round->store, &stream);
-}
-
 /* ---- handing out chunks ----------------------------------------------- */
 
 void gyre_round_push(gyre_round *round, uint64_t chunk)
@@ -193,21 +54,15 @@ void gyre_round_chunk_done(gyre_round *round, uint64_t chunk, uint64_t n)
 {
     if (atomic_fetch_sub_explicit(&round->chunk_left[chunk], n,
                                   memory_order_acq_rel) == n &&
-        round->early && round->state == GYRE_ROUND_OPEN &&
-        may_be_early(round, chunk))
-        gyre_round_push(round, chunk);
+        round->state == GYRE_ROUND_OPEN) {
+        if (round->taking)
+            gyre_intake_push(round, chunk);
+        else if (round->early && may_be_early(round, chunk))
+            gyre_round_push(round, chunk);
+    }
 }
 
 /* ---- the way back ------------------------------------------------------ */
-
-static gyre_status end_stream(gyre_round *round, gyre_error *error)
-{
-    if (!round->streaming)
-        return GYRE_OK;
-    gyre_workers_close(round->store);
-    round->streaming = false;
-    return gyre_workers_join(round->store, &round->stats, error);
-}
 
 /* Give delivered ranges their old values back, once.  `all`: everything bound,
  * for a rollback over several rounds. */
@@ -260,6 +115,21 @@ static double sum_leaves(gyre_round *round)
     return sum;
 }
 
+/* Norm of what the optimizer sees; NaN while it is not yet known. */
+static double compressed(const gyre_round *round)
+{
+    const gyre_layout *layout = &round->store->layout;
+    double sum = 0;
+
+    if (round->kept_leaves == NULL)
+        return round->report.norm_clipped;
+    if (round->way != GYRE_WAY_STREAMED && round->state == GYRE_ROUND_OPEN)
+        return NAN;
+    for (uint64_t g = 0; g < layout->train_grains; g++)
+        sum += round->kept_leaves[g]; /* 0 for those that are left alone */
+    return sqrt(sum) * (round->late ? round->report.clip_coefficient : 1);
+}
+
 static void take_norm(gyre_round *round)
 {
     double sum = sum_leaves(round);
@@ -270,13 +140,27 @@ static void take_norm(gyre_round *round)
         k = round->clip / (norm + 1e-6);
     if (k < 1) /* else q is as it was, and early updates are reading it */
         round->q = (float)(1.0 / (round->scale * round->denominator) * k);
+    round->late &= k < 1; /* else it is the same, and k is 1 */
     round->report.norm = norm;
     round->report.norm_clipped = norm * k;
     round->report.clip_coefficient = k;
+    round->report.norm_compressed = compressed(round);
     round->report.loss_scale = round->scale;
     round->report.round = round->store->now.round + 1;
     round->report.skipped = round->report.nonfinite != NULL;
+    if (round->report.skipped)
+        round->report.norm_compressed = norm * k;
     round->report.step = round->store->now.step + !round->report.skipped;
+}
+
+/* What has to be known before the first chunk goes. */
+static gyre_status before_update(gyre_round *round, gyre_error *error)
+{
+    if (round->way == GYRE_WAY_STREAMED && atomic_load(&round->overflown) != 0)
+        return gyre_round_tell_overflow(round, error);
+    if (round->decided != NULL)
+        return gyre_round_survey(round, error);
+    return GYRE_OK;
 }
 
 static gyre_status update_now(gyre_round *round, gyre_error *error)
@@ -290,6 +174,8 @@ static gyre_status update_now(gyre_round *round, gyre_error *error)
                          "gyre_round_next between them",
                          round->micro + 1, round->micro_batches);
     status = gyre_round_complete(round, error);
+    if (status == GYRE_OK)
+        status = gyre_intake_end(round, error);
     if (status != GYRE_OK)
         return status;
     memset(&round->report, 0, sizeof(round->report));
@@ -298,9 +184,12 @@ static gyre_status update_now(gyre_round *round, gyre_error *error)
         /* Now, not in finish: who waits for a tensor reads its buffer next.
          * What the stream failed at is nothing that will be kept. */
         round->state = GYRE_ROUND_SKIPPED;
-        (void)end_stream(round, NULL);
+        (void)gyre_round_end_stream(round, NULL);
         return give_back(round, false, error);
     }
+    status = before_update(round, error);
+    if (status != GYRE_OK)
+        return status;
     if (store->layout.versions == 1) {
         status = gyre_store_mark_dirty(store, error);
         if (status != GYRE_OK)
@@ -401,9 +290,11 @@ static void adopt(gyre_round *round)
 
     store->now.round++;
     store->rounds_since++;
+    round->ledger.rounds = 1;
     scale_after(round);
     if (round->report.skipped)
         return;
+    gyre_round_adopt_residual(round);
     store->now.step++;
     for (uint64_t c = 0; c < layout->train_chunks; c++)
         if (atomic_load(&round->chunk_state[c]) & GYRE_CHUNK_UPDATED)
@@ -430,7 +321,15 @@ static gyre_status fall_back(gyre_round *round, bool lost, gyre_status cause,
                                 store->path);
     }
     gyre_store_rewind(store);
+    if (!lost)
+        gyre_round_unadopt_residual(round);
     status = gyre_store_tell_back(store, lost, cause, error);
+    if (lost && store->mode == GYRE_STORE_READY &&
+        gyre_residual_load(store, &why) != GYRE_OK) {
+        store->mode = GYRE_STORE_BROKEN;
+        gyre_fail_prefix(error, status,
+                         "the residual could not be restored (%s)", why.text);
+    }
     if (give_back(round, lost, &why) != GYRE_OK) {
         store->mode = GYRE_STORE_BROKEN;
         gyre_fail_prefix(error, status,
@@ -444,7 +343,7 @@ static gyre_status end_round(gyre_round *round, const void *blob,
 {
     gyre_store *store = round->store;
     bool lost = store->rounds_since > 0;
-    gyre_status status = end_stream(round, error);
+    gyre_status status = gyre_round_end_stream(round, error);
 
     if (round->state == GYRE_ROUND_SKIPPED)
         status = give_back(round, false, error); /* if update failed to */
@@ -457,7 +356,6 @@ static gyre_status end_round(gyre_round *round, const void *blob,
     if (status != GYRE_OK)
         return fall_back(round, lost, status, error);
     round->report.committed = 1;
-    round->report.commit_bytes = store->commit_bytes;
     return GYRE_OK;
 }
 
@@ -467,11 +365,16 @@ static void fill_report(gyre_round *round, uint64_t begun)
     uint64_t now = gyre_now();
 
     atomic_fetch_add(&round->exposed_ns, now - begun);
-    r->gradient_bytes = atomic_load(&round->down_bytes);
-    r->parameter_bytes = atomic_load(&round->up_bytes);
-    r->read_bytes = atomic_load(&round->useful_bytes);
-    r->write_bytes = r->read_bytes;
-    r->padding_bytes = 2 * atomic_load(&round->padding_bytes);
+    if (!r->skipped)
+        r->norm_compressed = compressed(round);
+    r->ledger = round->ledger;
+    gyre_ledger_sum(&r->ledger);
+    r->gradient_bytes = r->ledger.gradient_down;
+    r->parameter_bytes = r->ledger.parameter_up;
+    r->read_bytes = r->ledger.state_read;
+    r->write_bytes = r->ledger.state_write;
+    r->padding_bytes = r->ledger.padding_read + r->ledger.padding_write;
+    r->commit_bytes = r->ledger.commit_write;
     r->exposed_ns = atomic_load(&round->exposed_ns);
     r->store_ns =
         round->stats.first_ns != 0 ? now - round->stats.first_ns : now - begun;
@@ -527,7 +430,7 @@ gyre_status gyre_round_abort(gyre_round *round, gyre_error *error)
                          "the update has begun: gyre_round_finish ends the "
                          "round");
     store = round->store;
-    (void)end_stream(round, NULL);
+    (void)gyre_round_end_stream(round, NULL);
     status = give_back(round, false, error);
     if (status != GYRE_OK)
         store->mode = GYRE_STORE_BROKEN;

@@ -1,249 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread per device that keeps its queue full: reads ahead, processes,
- * writes behind, over a fixed set of buffers.
+ * One thread per device that keeps its queue full.
  *
  *     main thread               worker
- *     start ------------------> stream: loop {
- *     push, push, ...               read into free buffers
- *     close                         process one that is ready, write it
- *     join <-------------------     reap completions }
+ *     start ------------------> stream (stream.c)
+ *     push, push, ...
+ *     close
+ *     join <-------------------
+ *
+ * Single transfers and flushes are commands too: a queue belongs to its thread.
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/worker.h"
 #include "trace/trace.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
-enum { HUGE_PAGE = 2 * 1024 * 1024 };
+enum { HUGE_PAGE = 2 * 1024 * 1024, MAX_LANES = 32 };
 
-typedef enum command { CMD_NONE, CMD_STREAM, CMD_OP, CMD_EXIT } command;
+/* ---- the queue -------------------------------------------------------- */
 
-typedef enum buffer_state { FREE, READING, READY, WRITING } buffer_state;
-
-typedef struct buffer {
-    buffer_state state;
-    gyre_work work;
-    float *data;
-    uint64_t begun;
-} buffer;
-
-struct gyre_worker {
-    gyre_store *store;
-    uint32_t index;
-    bool running;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake; /* to the worker */
-    pthread_cond_t idle; /* to who waits for it */
-
-    gyre_io *io;
-    uint32_t file;
-    buffer *buffers;
-    uint64_t buffer_bytes;
-    float *block; /* all buffers, one behind the other */
-
-    /* under lock */
-    command command;
-    gyre_stream stream;
-    gyre_io_op op;
-    gyre_work *queue;
-    size_t head, tail, capacity;
-    bool closed;
-    gyre_status status;
-    gyre_error error;
-
-    gyre_worker_stats stats; /* the worker's while it runs */
-    uint32_t name_read, name_write, name_process, name_flush;
-};
-
-/* ---- the stream ------------------------------------------------------- */
-
-static bool pop(gyre_worker *w, gyre_work *work, bool *ended)
+bool gyre_worker_pop(gyre_worker *w, gyre_push *next, bool *ended)
 {
     bool got;
 
     pthread_mutex_lock(&w->lock);
-    got = w->head < w->tail;
-    if (got)
-        *work = w->queue[w->head++];
+    got = w->waiting > 0;
+    if (got) {
+        *next = w->queue[w->head];
+        w->head = (w->head + 1) % w->capacity;
+        w->waiting--;
+    }
     *ended = !got && w->closed;
     pthread_mutex_unlock(&w->lock);
     return got;
 }
 
-static void wait_for_work(gyre_worker *w)
+static struct timespec time_of(uint64_t ns)
 {
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+void gyre_worker_rest(gyre_worker *w, uint64_t due, bool for_work)
+{
+    struct timespec until = time_of(due);
+    int err = 0;
+
     pthread_mutex_lock(&w->lock);
-    while (w->head == w->tail && !w->closed)
-        pthread_cond_wait(&w->wake, &w->lock);
+    while (err == 0 && !(for_work && (w->waiting > 0 || w->closed)))
+        err = due == UINT64_MAX
+                  ? pthread_cond_wait(&w->wake, &w->lock)
+                  : pthread_cond_timedwait(&w->wake, &w->lock, &until);
     pthread_mutex_unlock(&w->lock);
-}
-
-static buffer *find(gyre_worker *w, buffer_state state)
-{
-    for (uint32_t i = 0; i < w->store->buffers; i++)
-        if (w->buffers[i].state == state)
-            return &w->buffers[i];
-    return NULL;
-}
-
-static gyre_status submit(gyre_worker *w, buffer *b, gyre_io_kind kind,
-                          uint32_t version, gyre_error *error)
-{
-    const gyre_layout *layout = &w->store->layout;
-    gyre_io_op op = {
-        .kind = kind,
-        .file = w->file,
-        .buffer = (int32_t)(b - w->buffers),
-        .data = b->data,
-        .bytes = gyre_layout_chunk_bytes(layout, b->work.chunk),
-        .offset = gyre_layout_offset(layout, b->work.chunk, version),
-        .user = b,
-    };
-
-    b->begun = gyre_now();
-    if (w->stats.first_ns == 0)
-        w->stats.first_ns = b->begun;
-    return gyre_io_submit(w->io, &op, error);
-}
-
-/* Start reads (or make buffers ready) while there is work and room. */
-static gyre_status feed(gyre_worker *w, bool *ended, gyre_error *error)
-{
-    const gyre_entry *table = w->stream.table;
-    buffer *b;
-
-    while ((b = find(w, FREE)) != NULL && pop(w, &b->work, ended)) {
-        gyre_status status;
-
-        if (table == NULL) {
-            b->state = READY;
-            continue;
-        }
-        status =
-            submit(w, b, GYRE_IO_READ, table[b->work.chunk].version, error);
-        if (status != GYRE_OK)
-            return status;
-        b->state = READING;
-    }
-    return GYRE_OK;
-}
-
-static gyre_status process(gyre_worker *w, buffer *b, gyre_error *error)
-{
-    int write = -1;
-    uint64_t begun = gyre_trace_begin(w->name_process);
-    gyre_status status = w->stream.process(w->stream.user, w->index, b->work,
-                                           b->data, &write, error);
-
-    gyre_trace_end(w->store->context, GYRE_TRACE_COMPUTE, w->name_process,
-                   begun, b->work.chunk);
-    if (status != GYRE_OK || write < 0) {
-        b->state = FREE;
-        return status;
-    }
-    status = submit(w, b, GYRE_IO_WRITE, (uint32_t)write, error);
-    b->state = status == GYRE_OK ? WRITING : FREE;
-    return status;
-}
-
-static gyre_status name_chunk(gyre_worker *w, const buffer *b,
-                              gyre_status status, gyre_error *error)
-{
-    char range[256];
-
-    gyre_layout_describe(&w->store->layout, b->work.chunk, range,
-                         sizeof(range));
-    return gyre_fail_prefix(error, status, "device %u, chunk %llu (%s)",
-                            w->index, (unsigned long long)b->work.chunk, range);
-}
-
-static void count_transfer(gyre_worker *w, const buffer *b, uint64_t bytes)
-{
-    bool read = b->state == READING;
-
-    if (read)
-        w->stats.read_bytes += bytes;
-    else
-        w->stats.write_bytes += bytes;
-    gyre_trace_end(w->store->context,
-                   read ? GYRE_TRACE_STORAGE_READ : GYRE_TRACE_STORAGE_WRITE,
-                   read ? w->name_read : w->name_write, b->begun, bytes);
-}
-
-static gyre_status reap(gyre_worker *w, size_t min, gyre_error *error)
-{
-    gyre_io_done done[8];
-    size_t count = 0;
-    gyre_status result = gyre_io_wait(w->io, done, 8, min, &count, error);
-
-    for (size_t i = 0; i < count; i++) {
-        buffer *b = done[i].op.user;
-
-        if (done[i].error != 0) {
-            b->state = FREE;
-            if (result == GYRE_OK) {
-                result = gyre_io_report(w->io, &done[i], error);
-                result = name_chunk(w, b, result, error);
-            }
-            continue;
-        }
-        count_transfer(w, b, done[i].op.bytes);
-        b->state = b->state == READING ? READY : FREE;
-    }
-    return result;
-}
-
-/* After an error: nothing may land in a buffer that is used again. */
-static void drain(gyre_worker *w)
-{
-    gyre_error ignored;
-
-    while (gyre_io_in_flight(w->io) > 0) {
-        size_t before = gyre_io_in_flight(w->io);
-
-        (void)reap(w, 1, &ignored);
-        if (gyre_io_in_flight(w->io) == before)
-            break;
-    }
-    for (uint32_t i = 0; i < w->store->buffers; i++)
-        w->buffers[i].state = FREE;
-}
-
-static gyre_status run_stream(gyre_worker *w, gyre_error *error)
-{
-    gyre_status status = GYRE_OK;
-    bool ended = false;
-
-    while (status == GYRE_OK) {
-        buffer *b;
-
-        status = feed(w, &ended, error);
-        if (status != GYRE_OK)
-            break;
-        b = find(w, READY);
-        if (b != NULL) {
-            status = process(w, b, error);
-            if (status == GYRE_OK && gyre_io_in_flight(w->io) > 0)
-                status = reap(w, 0, error);
-        } else if (gyre_io_in_flight(w->io) > 0) {
-            status = reap(w, 1, error);
-        } else if (ended) {
-            break;
-        } else {
-            wait_for_work(w);
-        }
-    }
-    if (status != GYRE_OK)
-        drain(w);
-    if (w->stats.first_ns != 0)
-        w->stats.last_ns = gyre_now();
-    if (w->stream.ended != NULL)
-        w->stream.ended(w->stream.user, w->index, status);
-    return status;
 }
 
 /* ---- the thread ------------------------------------------------------- */
@@ -255,9 +68,34 @@ static void finish_command(gyre_worker *w, gyre_status status,
     w->status = status;
     if (status != GYRE_OK)
         w->error = *error;
-    w->command = CMD_NONE;
+    w->command = GYRE_COMMAND_NONE;
     pthread_cond_broadcast(&w->idle);
     pthread_mutex_unlock(&w->lock);
+}
+
+/* One transfer or flush; of an emulated device it takes its time. */
+static gyre_status do_op(gyre_worker *w, gyre_error *error)
+{
+    uint64_t begun = gyre_now();
+    gyre_turn turn = {0, 0};
+    gyre_status status = gyre_io_do(w->io, &w->op, error);
+
+    if (w->op.kind == GYRE_IO_FLUSH) {
+        gyre_trace_end(w->store->context, GYRE_TRACE_STORAGE_WRITE,
+                       w->name.flush, begun, 0);
+        return status;
+    }
+    if (status != GYRE_OK)
+        return status;
+    if (w->op.kind == GYRE_IO_WRITE) {
+        atomic_fetch_add(&w->store->flash, w->op.bytes);
+        turn = gyre_bucket_reserve(&w->write_rate, begun, w->op.bytes);
+    } else {
+        turn = gyre_bucket_reserve(&w->read_rate, begun, w->op.bytes);
+    }
+    if (turn.end > gyre_now())
+        gyre_worker_rest(w, turn.end, false);
+    return GYRE_OK;
 }
 
 static void *worker_main(void *arg)
@@ -268,27 +106,22 @@ static void *worker_main(void *arg)
     for (;;) {
         gyre_error error = {GYRE_OK, ""};
         gyre_status status;
-        uint64_t begun;
-        command todo;
+        gyre_command todo;
 
         pthread_mutex_lock(&w->lock);
-        while (w->command == CMD_NONE)
+        while (w->command == GYRE_COMMAND_NONE)
             pthread_cond_wait(&w->wake, &w->lock);
         todo = w->command;
         pthread_mutex_unlock(&w->lock);
-        if (todo == CMD_EXIT)
+        if (todo == GYRE_COMMAND_EXIT)
             return NULL;
-        begun = gyre_trace_begin(w->name_flush);
-        status = todo == CMD_STREAM ? run_stream(w, &error)
-                                    : gyre_io_do(w->io, &w->op, &error);
-        if (todo == CMD_OP && w->op.kind == GYRE_IO_FLUSH)
-            gyre_trace_end(w->store->context, GYRE_TRACE_STORAGE_WRITE,
-                           w->name_flush, begun, 0);
+        status = todo == GYRE_COMMAND_STREAM ? gyre_worker_stream(w, &error)
+                                             : do_op(w, &error);
         finish_command(w, status, &error);
     }
 }
 
-static void give_command(gyre_worker *w, command todo)
+static void give_command(gyre_worker *w, gyre_command todo)
 {
     pthread_mutex_lock(&w->lock);
     w->status = GYRE_OK;
@@ -302,7 +135,7 @@ static gyre_status await(gyre_worker *w, gyre_error *error)
     gyre_status status;
 
     pthread_mutex_lock(&w->lock);
-    while (w->command != CMD_NONE)
+    while (w->command != GYRE_COMMAND_NONE)
         pthread_cond_wait(&w->idle, &w->lock);
     status = w->status;
     if (status != GYRE_OK && error != NULL)
@@ -315,25 +148,39 @@ static gyre_status await(gyre_worker *w, gyre_error *error)
 
 void gyre_workers_start(gyre_store *store, const gyre_stream *stream)
 {
+    gyre_link_restart(store);
     for (uint32_t d = 0; d < store->layout.devices; d++) {
         gyre_worker *w = store->places[d].worker;
 
         w->stream = *stream;
-        w->head = w->tail = 0;
+        if (stream->table != NULL)
+            w->stream.parts |= GYRE_PART_STATE;
+        w->head = w->waiting = 0;
         w->closed = false;
         memset(&w->stats, 0, sizeof(w->stats));
-        give_command(w, CMD_STREAM);
+        give_command(w, GYRE_COMMAND_STREAM);
     }
 }
 
-void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version)
+void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
+                             uint32_t version, uint32_t parts)
 {
     gyre_worker *w = store->places[store->layout.places[chunk].device].worker;
 
     pthread_mutex_lock(&w->lock);
-    w->queue[w->tail++] = (gyre_work){chunk, version};
+    assert(w->waiting < w->capacity);
+    w->queue[(w->head + w->waiting++) % w->capacity] =
+        (gyre_push){chunk, version, parts};
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
+}
+
+void gyre_workers_push(gyre_store *store, uint64_t chunk, uint32_t version)
+{
+    const gyre_worker *w =
+        store->places[store->layout.places[chunk].device].worker;
+
+    gyre_workers_push_parts(store, chunk, version, w->stream.parts);
 }
 
 void gyre_workers_close(gyre_store *store)
@@ -391,7 +238,7 @@ static gyre_status all(gyre_store *store, const gyre_io_op *op,
         w->op = *op;
         w->op.file = w->file;
         w->op.buffer = -1;
-        give_command(w, CMD_OP);
+        give_command(w, GYRE_COMMAND_OP);
     }
     return gyre_workers_join(store, NULL, error);
 }
@@ -427,7 +274,7 @@ static gyre_status one(gyre_store *store, uint32_t device, gyre_io_kind kind,
                          .data = data,
                          .bytes = bytes,
                          .offset = offset};
-    give_command(w, CMD_OP);
+    give_command(w, GYRE_COMMAND_OP);
     return await(w, error);
 }
 
@@ -451,7 +298,27 @@ const char *gyre_workers_engine(const gyre_store *store)
     return gyre_io_engine(store->places[0].worker->io);
 }
 
+gyre_device *gyre_workers_device(const gyre_store *store, uint32_t device)
+{
+    return store->places[device].worker->device;
+}
+
 /* ---- making them ------------------------------------------------------ */
+
+static bool has_gradients(const gyre_store *store)
+{
+    return store->layout.gradient_grain != 0 && !store->gradients_in_memory &&
+           !store->read_only;
+}
+
+uint64_t gyre_workers_buffer_bytes(const gyre_store *store)
+{
+    uint64_t bytes = gyre_layout_max_chunk_bytes(&store->layout);
+
+    if (has_gradients(store))
+        bytes += gyre_layout_max_gradient_bytes(&store->layout);
+    return bytes;
+}
 
 static gyre_status make_io(gyre_worker *w, gyre_error *error)
 {
@@ -459,7 +326,7 @@ static gyre_status make_io(gyre_worker *w, gyre_error *error)
     gyre_place *place = &store->places[w->index];
     gyre_io_options options = {
         .engine = store->io_engine,
-        .depth = store->buffers + 1,
+        .depth = store->buffers * GYRE_PARTS + 1,
         .recorder = store->recorder,
     };
     void **blocks;
@@ -496,8 +363,8 @@ static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
     size_t bytes = w->buffer_bytes * store->buffers;
 
     w->buffers =
-        gyre_alloc_zero(store->context, store->buffers, sizeof(buffer));
-    w->queue = gyre_alloc(store->context, w->capacity, sizeof(gyre_work));
+        gyre_alloc_zero(store->context, store->buffers, sizeof(gyre_buffer));
+    w->queue = gyre_alloc(store->context, w->capacity, sizeof(gyre_push));
     if (w->buffers == NULL || w->queue == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for buffers");
     w->block = gyre_alloc_aligned(store->context, bytes, block_align(w));
@@ -511,7 +378,84 @@ static gyre_status make_buffers(gyre_worker *w, gyre_error *error)
         (void)madvise(w->block, bytes, MADV_HUGEPAGE);
     memset(w->block, 0, bytes);
     for (uint32_t i = 0; i < store->buffers; i++)
-        w->buffers[i].data = w->block + i * (w->buffer_bytes / sizeof(float));
+        w->buffers[i].data = w->block + i * w->buffer_bytes;
+    return GYRE_OK;
+}
+
+/* What computes beside this device, or on the host when state goes there. */
+static gyre_status make_device(gyre_worker *w, gyre_error *error)
+{
+    gyre_store *store = w->store;
+    const gyre_layout *layout = &store->layout;
+    const char *text = store->places[w->index].compute;
+    gyre_compute compute;
+    gyre_device_spec spec = {
+        .opt = store->opt,
+        .codec = store->codec,
+        .states = layout->codecs,
+        .vars = 1 + layout->slots,
+        .grains = (size_t)layout->chunk_grains,
+        .allow_inexact = store->allow_inexact,
+    };
+    gyre_status status =
+        gyre_compute_parse(text != NULL ? text : "cpu", &compute, error);
+
+    if (status != GYRE_OK)
+        return gyre_fail_prefix(error, status, "device %u", w->index);
+    w->read_rate.rate = compute.read_rate;
+    w->write_rate.rate = compute.write_rate;
+    w->lanes = 1;
+    if (store->opt == NULL || store->read_only)
+        return GYRE_OK;
+    spec.name = store->placement == GYRE_HOST ? "cpu" : compute.device;
+    status = gyre_device_open(store->context, &spec, &w->device, error);
+    if (status != GYRE_OK)
+        return gyre_fail_prefix(error, status, "device %u, compute %s",
+                                w->index, spec.name);
+    w->lanes = gyre_device_lanes(w->device);
+    if (w->lanes > MAX_LANES)
+        w->lanes = MAX_LANES;
+    return GYRE_OK;
+}
+
+static void name_spans(gyre_worker *w)
+{
+    gyre_context *c = w->store->context;
+
+    w->name = (gyre_worker_names){
+        .read = gyre_trace_intern(c, "read chunk"),
+        .write = gyre_trace_intern(c, "write chunk"),
+        .read_gradient = gyre_trace_intern(c, "read gradients"),
+        .write_gradient = gyre_trace_intern(c, "write gradients"),
+        .process = gyre_trace_intern(c, "update chunk"),
+        .finish = gyre_trace_intern(c, "finish chunk"),
+        .flush = gyre_trace_intern(c, "flush"),
+        .up = gyre_trace_intern(c, "link up"),
+        .down = gyre_trace_intern(c, "link down"),
+    };
+}
+
+static void make_locks(gyre_worker *w)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_cond_init(&w->idle, NULL);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static gyre_status start_thread(gyre_worker *w, gyre_error *error)
+{
+    int err = pthread_create(&w->thread, NULL, worker_main, w);
+
+    if (err != 0)
+        return gyre_fail_errno(error, GYRE_SYSTEM, err,
+                               "cannot start the thread of device %u",
+                               w->index);
+    w->running = true;
     return GYRE_OK;
 }
 
@@ -520,7 +464,6 @@ static gyre_status make_worker(gyre_store *store, uint32_t d, gyre_error *error)
     gyre_worker *w = gyre_alloc_zero(store->context, 1, sizeof(*w));
     uint64_t chunks = 0;
     gyre_status status;
-    int err;
 
     if (w == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a worker");
@@ -530,40 +473,40 @@ static gyre_status make_worker(gyre_store *store, uint32_t d, gyre_error *error)
     for (uint64_t c = 0; c < store->layout.chunks; c++)
         chunks += store->layout.places[c].device == d;
     w->capacity = (size_t)chunks * 2 + 1;
-    w->buffer_bytes = gyre_layout_max_chunk_bytes(&store->layout);
-    w->name_read = gyre_trace_intern(store->context, "read chunk");
-    w->name_write = gyre_trace_intern(store->context, "write chunk");
-    w->name_process = gyre_trace_intern(store->context, "update chunk");
-    w->name_flush = gyre_trace_intern(store->context, "flush");
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->wake, NULL);
-    pthread_cond_init(&w->idle, NULL);
+    w->buffer_bytes = gyre_workers_buffer_bytes(store);
+    if (has_gradients(store))
+        w->gradient_at = gyre_layout_max_chunk_bytes(&store->layout);
+    name_spans(w);
+    make_locks(w);
     status = make_buffers(w, error);
     if (status == GYRE_OK)
         status = make_io(w, error);
+    if (status == GYRE_OK)
+        status = make_device(w, error);
     if (status != GYRE_OK)
         return status;
-    err = pthread_create(&w->thread, NULL, worker_main, w);
-    if (err != 0)
-        return gyre_fail_errno(error, GYRE_SYSTEM, err,
-                               "cannot start the thread of device %u", d);
-    w->running = true;
-    return GYRE_OK;
+    if (w->device != NULL)
+        gyre_device_pin(w->device, w->block, w->buffer_bytes * store->buffers);
+    return start_thread(w, error);
 }
 
 static void end_worker(gyre_store *store, gyre_worker *w)
 {
     if (w->running) {
         (void)await(w, NULL);
-        give_command(w, CMD_EXIT);
+        give_command(w, GYRE_COMMAND_EXIT);
         pthread_join(w->thread, NULL);
     }
     gyre_io_destroy(w->io);
+    if (w->device != NULL && w->block != NULL)
+        gyre_device_unpin(w->device, w->block,
+                          w->buffer_bytes * store->buffers);
+    gyre_device_close(w->device);
     if (w->block != NULL)
         gyre_free_aligned(store->context, w->block,
                           w->buffer_bytes * store->buffers, block_align(w));
-    gyre_free(store->context, w->buffers, store->buffers, sizeof(buffer));
-    gyre_free(store->context, w->queue, w->capacity, sizeof(gyre_work));
+    gyre_free(store->context, w->buffers, store->buffers, sizeof(gyre_buffer));
+    gyre_free(store->context, w->queue, w->capacity, sizeof(gyre_push));
     pthread_cond_destroy(&w->idle);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
@@ -572,13 +515,11 @@ static void end_worker(gyre_store *store, gyre_worker *w)
 
 gyre_status gyre_workers_create(gyre_store *store, gyre_error *error)
 {
-    for (uint32_t d = 0; d < store->layout.devices; d++) {
-        gyre_status status = make_worker(store, d, error);
+    gyre_status status = gyre_link_create(store, error);
 
-        if (status != GYRE_OK)
-            return status;
-    }
-    return GYRE_OK;
+    for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
+        status = make_worker(store, d, error);
+    return status;
 }
 
 void gyre_workers_destroy(gyre_store *store)
@@ -589,4 +530,5 @@ void gyre_workers_destroy(gyre_store *store)
             end_worker(store, store->places[d].worker);
         store->places[d].worker = NULL;
     }
+    gyre_link_destroy(store);
 }

@@ -22,6 +22,7 @@ typedef struct bench {
     unit_memory memory;
     gyre_context *context;
     gyre_opt *opt;
+    gyre_var vars[VARS];
     float scalars[GYRE_OPT_MAX_SCALARS];
     float *data; /* VARS * ELEMENTS, and what stood there before */
     float *before;
@@ -49,6 +50,8 @@ static int setup(void **state)
     b->data = malloc(VARS * ELEMENTS * sizeof(float));
     b->before = malloc(VARS * ELEMENTS * sizeof(float));
     b->g = malloc(ELEMENTS * sizeof(float));
+    for (size_t v = 0; v < VARS; v++)
+        b->vars[v] = (gyre_var){GYRE_STATE_F32, v * ELEMENTS * 4, 4096};
     for (size_t i = 0; i < VARS * ELEMENTS; i++)
         b->data[i] = fabsf(small(&seed));
     for (size_t i = 0; i < ELEMENTS; i++)
@@ -77,8 +80,9 @@ static gyre_update_job job_of(bench *b, const gyre_segment *segments,
 {
     gyre_update_job job = {
         .opt = b->opt,
-        .data = b->data,
-        .vars = VARS,
+        .data = (uint8_t *)b->data,
+        .vars = b->vars,
+        .var_count = VARS,
         .elements = ELEMENTS,
         .segments = segments,
         .segment_count = count,
@@ -118,6 +122,17 @@ static uint64_t hash_by_definition(const float *data, size_t vars,
     return each[0];
 }
 
+static uint64_t hash_of(const bench *b, size_t count, size_t elements,
+                        uint64_t seed)
+{
+    gyre_var vars[VARS];
+
+    for (size_t v = 0; v < count; v++)
+        vars[v] = (gyre_var){GYRE_STATE_F32, v * elements * 4, 4096};
+    return gyre_device_hash((const uint8_t *)b->data, vars, count, elements,
+                            seed);
+}
+
 /* Every element on its own, in the plainest loop. */
 static void update_plainly(bench *b, const gyre_segment *segments, size_t count,
                            float q)
@@ -141,17 +156,16 @@ static void test_hash_is_the_definition(void **state)
     for (size_t vars = 1; vars <= VARS; vars++)
         for (size_t n = 1024; n <= ELEMENTS; n += 3072)
             for (uint64_t seed = 0; seed < 3; seed++)
-                assert_int_equal(gyre_device_hash(b->data, vars, n, seed),
+                assert_int_equal(hash_of(b, vars, n, seed),
                                  hash_by_definition(b->data, vars, n, seed));
     /* variables are hashed apart: two halves are not the whole */
-    assert_int_not_equal(gyre_device_hash(b->data, 1, 2048, 1),
-                         gyre_device_hash(b->data, 2, 1024, 1));
+    assert_int_not_equal(hash_of(b, 1, 2048, 1), hash_of(b, 2, 1024, 1));
 }
 
 static void test_update_gives_both_checksums(void **state)
 {
     bench *b = *state;
-    gyre_segment segment = {0, ELEMENTS, 0, b->g, b->scalars};
+    gyre_segment segment = {0, ELEMENTS, 0, b->g, NULL, b->scalars, {0}};
     gyre_update_job job = job_of(b, &segment, 1);
 
     gyre_device_update(&job);
@@ -173,11 +187,11 @@ static void test_segments_change_what_is_theirs(void **state)
 {
     bench *b = *state;
     const gyre_segment segments[] = {
-        {0, 1, 0, b->g, b->scalars},
-        {1024, 1000, 5, b->g + 1024, b->scalars},
-        {2048, 7000, 0, b->g + 2048, b->scalars},
-        {9216, 1024, 77, NULL, b->scalars},
-        {10240, 2049, 0, b->g + 10240, b->scalars},
+        {0, 1, 0, b->g, NULL, b->scalars, {0}},
+        {1024, 1000, 5, b->g + 1024, NULL, b->scalars, {0}},
+        {2048, 7000, 0, b->g + 2048, NULL, b->scalars, {0}},
+        {9216, 1024, 77, NULL, NULL, b->scalars, {0}},
+        {10240, 2049, 0, b->g + 10240, NULL, b->scalars, {0}},
     };
     gyre_update_job job = job_of(b, segments, 5);
 
@@ -204,7 +218,7 @@ static void test_denormals_survive_a_fast_math_host(void **state)
 {
 #if defined(__x86_64__)
     bench *b = *state;
-    gyre_segment segment = {0, ELEMENTS, 0, b->g, b->scalars};
+    gyre_segment segment = {0, ELEMENTS, 0, b->g, NULL, b->scalars, {0}};
     gyre_update_job job = job_of(b, &segment, 1);
     unsigned word = _mm_getcsr();
 

@@ -114,9 +114,7 @@ static inline void take_places(fixture *f, const gyre_store *store)
         f->chunk[c].other =
             c < f->train ? gyre_layout_offset(layout, c, 1 - version) : 0;
         f->chunk[c].bytes = gyre_layout_chunk_bytes(layout, c);
-        f->chunk[c].label = gyre_layout_vars(layout, c) *
-                            gyre_layout_chunk_elements(layout, c) *
-                            sizeof(float);
+        f->chunk[c].label = gyre_layout_data_bytes(layout, c);
     }
 }
 

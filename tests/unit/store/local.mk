@@ -8,39 +8,54 @@ tests_unit_store_libfixture_la_SOURCES = \
 store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 
 check_PROGRAMS += \
+	tests/unit/store/test_codecs \
 	tests/unit/store/test_commit \
 	tests/unit/store/test_early \
+	tests/unit/store/test_emulated \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
 	tests/unit/store/test_independence \
 	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \
+	tests/unit/store/test_ledger \
 	tests/unit/store/test_lifetime \
+	tests/unit/store/test_links \
 	tests/unit/store/test_mend \
 	tests/unit/store/test_micro \
+	tests/unit/store/test_near \
 	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
+	tests/unit/store/test_residual \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
-	tests/unit/store/test_skip
+	tests/unit/store/test_skip \
+	tests/unit/store/test_stream
 
 # Many stores: minutes under valgrind.
 slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
+slow_tests += tests/unit/store/test_near
 # A child that ends in mid-import holds memory, which valgrind calls an error.
 slow_tests += tests/unit/store/test_safetensors
 
+tests_unit_store_test_codecs_LDADD = $(store_LDADD)
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
+tests_unit_store_test_emulated_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
 tests_unit_store_test_inplace_LDADD = $(store_LDADD)
 tests_unit_store_test_layout_LDADD = $(store_LDADD)
+tests_unit_store_test_ledger_LDADD = $(store_LDADD)
 tests_unit_store_test_lifetime_LDADD = $(store_LDADD)
+tests_unit_store_test_links_LDADD = $(store_LDADD)
+tests_unit_store_test_near_LDADD = $(store_LDADD)
 tests_unit_store_test_micro_LDADD = $(store_LDADD)
 tests_unit_store_test_open_LDADD = $(store_LDADD)
+tests_unit_store_test_residual_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+tests_unit_store_test_stream_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h

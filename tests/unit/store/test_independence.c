@@ -51,6 +51,8 @@ typedef struct script {
     const char *optimizer;
     gyre_setting structural;
     size_t structural_count;
+    gyre_slot_codec codecs[2];
+    size_t codec_count;
 } script;
 
 typedef struct giver {
@@ -156,6 +158,9 @@ static bool run_variant(const script *s, const model *m, const variant *v,
     spec.optimizer = s->optimizer;
     spec.settings = &s->structural;
     spec.setting_count = s->structural_count;
+    spec.codecs = s->codecs;
+    spec.codec_count = s->codec_count;
+    spec.seed = 5;
     spec.chunk_elements = v->chunk;
     fixture_devices(&f, &spec, v->devices);
     for (size_t d = 0; d < DEVICES_MOST; d++)
@@ -210,14 +215,28 @@ static void expect_independent(const script *s)
         expect_independent(&s);                \
     }
 
-INDEPENDENT(adamw, "adamw", {0}, 0)
-INDEPENDENT(adamw_amsgrad, "adamw", {"amsgrad", 1}, 1)
-INDEPENDENT(adam, "adam", {0}, 0)
-INDEPENDENT(adam_amsgrad, "adam", {"amsgrad", 1}, 1)
-INDEPENDENT(sgd, "sgd", {0}, 0)
-INDEPENDENT(sgd_momentum, "sgd", {"momentum", 0.9}, 1)
-INDEPENDENT(adagrad, "adagrad", {0}, 0)
-INDEPENDENT(lion, "lion", {0}, 0)
+INDEPENDENT(adamw, "adamw", {0}, 0, {{NULL, GYRE_STATE_F32}}, 0)
+INDEPENDENT(adamw_amsgrad, "adamw", {"amsgrad", 1}, 1, {{NULL, GYRE_STATE_F32}},
+            0)
+INDEPENDENT(adam, "adam", {0}, 0, {{NULL, GYRE_STATE_F32}}, 0)
+INDEPENDENT(adam_amsgrad, "adam", {"amsgrad", 1}, 1, {{NULL, GYRE_STATE_F32}},
+            0)
+INDEPENDENT(sgd, "sgd", {0}, 0, {{NULL, GYRE_STATE_F32}}, 0)
+INDEPENDENT(sgd_momentum, "sgd", {"momentum", 0.9}, 1, {{NULL, GYRE_STATE_F32}},
+            0)
+INDEPENDENT(adagrad, "adagrad", {0}, 0, {{NULL, GYRE_STATE_F32}}, 0)
+INDEPENDENT(lion, "lion", {0}, 0, {{NULL, GYRE_STATE_F32}}, 0)
+INDEPENDENT(bf16, "adamw", {0}, 0,
+            {{"parameter", GYRE_STATE_BF16}, {"*", GYRE_STATE_BF16}}, 2)
+INDEPENDENT(bf16_stochastic, "adamw", {"amsgrad", 1}, 1,
+            {{"parameter", GYRE_STATE_BF16_STOCHASTIC},
+             {"*", GYRE_STATE_BF16_STOCHASTIC}},
+            2)
+INDEPENDENT(q8, "adamw", {0}, 0, {{"*", GYRE_STATE_Q8}}, 1)
+INDEPENDENT(all_codecs, "adamw", {0}, 0,
+            {{"parameter", GYRE_STATE_BF16_STOCHASTIC},
+             {"exp_avg_sq", GYRE_STATE_Q8}},
+            2)
 
 /* The comparison sees the smallest change: one element, one bit. */
 static void test_digest_sees_a_bit(void **state)
@@ -254,6 +273,10 @@ int main(void)
         cmocka_unit_test(test_sgd_momentum),
         cmocka_unit_test(test_adagrad),
         cmocka_unit_test(test_lion),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bf16_stochastic),
+        cmocka_unit_test(test_q8),
+        cmocka_unit_test(test_all_codecs),
         cmocka_unit_test(test_digest_sees_a_bit),
     };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layout as properties over random tensor lists: no element lost or doubled,
- * tensors on grains, extents apart and aligned, devices filled by weight.
+ * tensors on grains, extents apart and aligned, devices filled by weight;
+ * half of the lists with residual chunks, half with gradient regions.
  */
 #include "config.h"
 
@@ -48,6 +49,10 @@ static void shape(list *l, uint64_t *seed, uint32_t devices, bool weighted)
     layout->slots = (uint32_t)(random_next(seed) % 4);
     layout->versions = 1 + (uint32_t)(random_next(seed) % 2);
     layout->align = aligns[random_next(seed) % 3];
+    layout->residual = random_next(seed) % 2;
+    layout->gradient_grain = random_next(seed) % 2
+                                 ? 4096 + 8 * (uint32_t)(random_next(seed) % 99)
+                                 : 0;
     layout->blob_capacity = random_next(seed) % 10000;
     layout->manifest_bytes = 4096 * (1 + random_next(seed) % 9);
     layout->devices = devices;
@@ -125,7 +130,7 @@ static void test_every_element_lies_in_exactly_one_run(void **state)
         uint64_t seen[MOST] = {0};
 
         begin(&l, seed, 1 + (uint32_t)(seed % 7), false);
-        for (uint64_t c = 0; c < l.layout.chunks; c++)
+        for (uint64_t c = 0; c < l.layout.state_chunks; c++)
             check_runs(&l, c, seen);
         for (size_t i = 0; i < l.count; i++) {
             assert_int_equal(seen[i], l.tensors[i].shape[0]);
@@ -168,7 +173,7 @@ static void test_chunk_of_agrees_with_the_cuts(void **state)
         list l;
 
         begin(&l, seed, 3, false);
-        for (uint64_t c = 0; c < l.layout.chunks; c++) {
+        for (uint64_t c = 0; c < l.layout.state_chunks; c++) {
             uint64_t n = gyre_layout_chunk_grains(&l.layout, c);
 
             assert_true(n >= 1 && n <= l.layout.chunk_grains);
@@ -182,6 +187,25 @@ static void test_chunk_of_agrees_with_the_cuts(void **state)
 }
 
 /* ---- places ----------------------------------------------------------- */
+
+/* Behind the versions of a trainable chunk; returns where the region ends. */
+static uint64_t check_region(const gyre_layout *layout, uint64_t chunk,
+                             uint64_t behind)
+{
+    uint64_t bytes = gyre_layout_gradient_bytes(layout, chunk);
+    uint64_t need =
+        gyre_layout_chunk_grains(layout, chunk) * layout->gradient_grain;
+
+    if (chunk >= layout->train_chunks || layout->gradient_grain == 0) {
+        assert_int_equal(bytes, 0);
+        return behind;
+    }
+    assert_true(bytes >= need && bytes < need + layout->align);
+    assert_true(bytes <= gyre_layout_max_gradient_bytes(layout));
+    assert_int_equal(bytes % layout->align, 0);
+    assert_int_equal(gyre_layout_gradient_offset(layout, chunk), behind);
+    return behind + bytes;
+}
 
 /* Chunks of a device come in ascending order, so one pass shows that extents
  * do not meet. */
@@ -207,6 +231,7 @@ static void check_device(const list *l, uint32_t device)
                              0);
             behind = gyre_layout_offset(layout, c, v) + bytes;
         }
+        behind = check_region(layout, c, behind);
     }
     assert_int_equal(layout->device_bytes[device], behind);
 }
@@ -243,7 +268,7 @@ static void test_equal_weights_take_turns(void **state)
         list l;
 
         begin(&l, 1000 + devices, devices, false);
-        for (uint64_t c = 0; c < l.layout.chunks; c++)
+        for (uint64_t c = 0; c < l.layout.state_chunks; c++)
             assert_int_equal(l.layout.places[c].device, c % devices);
         end(&l);
     }
@@ -262,7 +287,7 @@ static void test_weights_hold_to_one_chunk(void **state)
         begin(&l, seed, devices, true);
         for (uint32_t d = 0; d < devices; d++)
             total += l.weights[d];
-        for (uint64_t c = 0; c < l.layout.chunks; c++) {
+        for (uint64_t c = 0; c < l.layout.state_chunks; c++) {
             given[l.layout.places[c].device]++;
             for (uint32_t d = 0; d < devices; d++) {
                 double share = l.weights[d] / total * (double)(c + 1);
@@ -294,6 +319,58 @@ static void test_chosen_chunks_keep_devices_busy(void **state)
     }
 }
 
+/* ---- residual chunks -------------------------------------------------- */
+
+/* The same grains and runs, the same device, f32, as many versions. */
+static void check_residual(const gyre_layout *layout, uint64_t train)
+{
+    uint64_t chunk = gyre_layout_residual(layout, train);
+    size_t a = GYRE_RUN_FIRST, b = GYRE_RUN_FIRST;
+    gyre_run x, y;
+
+    assert_true(gyre_layout_is_residual(layout, chunk));
+    assert_false(gyre_layout_is_residual(layout, train));
+    assert_int_equal(gyre_layout_residual_of(layout, chunk), train);
+    assert_int_equal(layout->places[chunk].device,
+                     layout->places[train].device);
+    assert_int_equal(gyre_layout_vars(layout, chunk), 1);
+    assert_int_equal(gyre_layout_versions(layout, chunk), layout->versions);
+    assert_int_equal(gyre_layout_first_grain(layout, chunk),
+                     gyre_layout_first_grain(layout, train));
+    assert_int_equal(gyre_layout_chunk_grains(layout, chunk),
+                     gyre_layout_chunk_grains(layout, train));
+    while (gyre_layout_next_run(layout, train, &a, &x)) {
+        assert_true(gyre_layout_next_run(layout, chunk, &b, &y));
+        assert_int_equal(x.tensor, y.tensor);
+        assert_int_equal(x.index, y.index);
+        assert_int_equal(x.at, y.at);
+        assert_int_equal(x.n, y.n);
+    }
+    assert_false(gyre_layout_next_run(layout, chunk, &b, &y));
+}
+
+static void test_a_residual_chunk_mirrors_its_trainable_one(void **state)
+{
+    size_t with = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < LISTS; seed++) {
+        list l;
+
+        begin(&l, seed, 1 + (uint32_t)(seed % 5), seed % 2);
+        assert_int_equal(l.layout.chunks,
+                         l.layout.state_chunks +
+                             (l.layout.residual ? l.layout.train_chunks : 0));
+        for (uint64_t c = 0; l.layout.residual && c < l.layout.train_chunks;
+             c++) {
+            check_residual(&l.layout, c);
+            with++;
+        }
+        end(&l);
+    }
+    assert_true(with > 100);
+}
+
 /* ---- texts and refusals ----------------------------------------------- */
 
 static void test_describe_names_three_ranges_and_no_more(void **state)
@@ -305,6 +382,7 @@ static void test_describe_names_three_ranges_and_no_more(void **state)
                           .devices = 1,
                           .versions = 2,
                           .slots = 2,
+                          .residual = true,
                           .manifest_bytes = 4096};
     gyre_tensor tensors[] = {
         {.name = "a", .rank = 1, .shape = {3000}},
@@ -328,6 +406,9 @@ static void test_describe_names_three_ranges_and_no_more(void **state)
     assert_string_equal(text, "b [1024, 5000)");
     gyre_layout_describe(&layout, 2, text, sizeof(text));
     assert_string_equal(text, "c [0, 1), d [0, 1), e [0, 6), ...");
+    gyre_layout_describe(&layout, gyre_layout_residual(&layout, 1), text,
+                         sizeof(text));
+    assert_string_equal(text, "residual of b [1024, 5000)");
     gyre_layout_describe(&layout, 2, tight, sizeof(tight));
     assert_true(strlen(tight) < sizeof(tight));
     gyre_layout_free(context, &layout);
@@ -388,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_equal_weights_take_turns),
         cmocka_unit_test(test_weights_hold_to_one_chunk),
         cmocka_unit_test(test_chosen_chunks_keep_devices_busy),
+        cmocka_unit_test(test_a_residual_chunk_mirrors_its_trainable_one),
         cmocka_unit_test(test_describe_names_three_ranges_and_no_more),
         cmocka_unit_test(test_bad_lists_are_refused_by_name),
     };

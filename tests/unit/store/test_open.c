@@ -113,8 +113,8 @@ static void test_bad_specs_are_refused_and_nothing_stays(void **state)
     expect_create(w, &spec, NULL, GYRE_NOT_FOUND, w->f.device[1]);
     assert_int_equal(entries(w->f.device[0]), 0);
     spec = spec_of(&w->m);
-    options.buffers = 1;
-    expect_create(w, &spec, &options, GYRE_RANGE, "2 to 1024");
+    options.buffers = 1025;
+    expect_create(w, &spec, &options, GYRE_RANGE, "1 to 1024");
     options = plain_options();
     options.io = "libaio";
     expect_create(w, &spec, &options, GYRE_INVALID, "libaio");
