@@ -30,7 +30,8 @@ check_PROGRAMS += \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip \
-	tests/unit/store/test_stream
+	tests/unit/store/test_stream \
+	tests/unit/store/test_uneven
 
 # Many stores: minutes under valgrind.
 slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
@@ -57,5 +58,6 @@ tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
+tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
