@@ -47,7 +47,8 @@ field("tensors", "gyre.tensor[]", "the model")
 field("optimizer?", "string|table",
       "name, or { name, parameter = value, ... } [adamw]")
 field("devices?", "integer|string[]", "number, or folders and block files [1]")
-field("weights?", "number[]", "share of each device [equal]")
+field("weights?", "number[]|string",
+      'share of each device, or "measured" [equal]')
 field("chunk_elements?", "integer", "times of 1024 [chosen]")
 field("blob_bytes?", "integer", "room for the blob of a commit [64 KiB]")
 field("in_place?", "boolean",
@@ -59,6 +60,28 @@ field("no_read_check?", "boolean",
       "do not verify chunks as rounds read them [false]")
 field("lock_wait?", "number", "seconds to wait for a dead owner's I/O [120]")
 field("memory_limit?", "integer", "bytes; refuse to start above [none]")
+field("state?", "string|table", [[
+codec of the slots on storage (f32, bf16, bf16-stochastic, q8), or { slot =
+codec, parameter = codec } with "*" for all slots [f32] ]])
+field("compressor?", "string|table",
+      "of gradients: name, or { name, parameter = value, ... } [none]")
+field("residual?", "string",
+      "what compression left out: committed, volatile or off [committed]")
+field("spill?", "boolean", "room for gradients on storage [false]")
+field("seed?", "integer", "of stochastic rounding [0]")
+field("compute?", "string|string[]", [[
+beside all devices or each: cpu, opencl[:N], cuda[:N],
+emulated:read=RATE,write=RATE [cpu] ]])
+field("link_rate?", "number", "host link, bytes per second [as it is]")
+field("placement?", "string", "of the update: near or host [near]")
+field("gradients?", "string",
+      "spilled (if there is room on storage) or memory [spilled]")
+field("allow_inexact?", "boolean",
+      "take devices that round division and root wrongly [false]")
+field("endurance?", "number",
+      "bytes that the devices may take in their life [unknown]")
+field("wear_budget?", "integer",
+      "bytes; rounds end when the store has written them [none]")
 
 part("gyre.open_options", "table", "How a store is opened.")
 field("fast?", "boolean", "do not verify every chunk [false]")
@@ -70,6 +93,13 @@ field("commit_every?", "integer", "")
 field("no_read_check?", "boolean", "")
 field("lock_wait?", "number", "")
 field("memory_limit?", "integer", "")
+field("compute?", "string|string[]", "")
+field("link_rate?", "number", "")
+field("placement?", "string", "")
+field("gradients?", "string", "")
+field("allow_inexact?", "boolean", "")
+field("endurance?", "number", "")
+field("wear_budget?", "integer", "")
 
 part("gyre.round_options", "table", "One round.")
 field("groups?", "table[]",
@@ -81,6 +111,8 @@ field("denominator?", "number", "gradients are sums to be divided by it [1]")
 field("early?", "boolean",
       "update chunks when their gradients are there; no clip [false]")
 field("dynamic_scale?", "boolean", "the store keeps the loss scale [false]")
+field("late_clip?", "boolean",
+      "compress before the norm is known, clip what comes out [false]")
 
 part("gyre.report", "table", "What a round did.")
 field("round", "integer", "attempts so far")
@@ -102,6 +134,33 @@ field("padding_bytes?", "integer", "device traffic of grains and labels")
 field("commit_bytes?", "integer", "device writes: record, table, blob")
 field("store_ns?", "integer", "from the first read to the end")
 field("exposed_ns?", "integer", "of it, the script waited")
+field("norm_compressed?", "number",
+      "of what the optimizer saw: after clip and compression")
+field("ledger?", "gyre.ledger", "bytes of this round")
+
+part("gyre.ledger", "table",
+     "Bytes by link, direction and reason; of a round, or since opening.")
+field("rounds", "integer", "counted here")
+field("elements", "integer", "updated, summed over rounds")
+field("gradient_down", "integer", "host link")
+field("state_down", "integer", "host link; placement host")
+field("parameter_up", "integer", "host link; placement near")
+field("gradient_up", "integer", "host link; placement host, spilled")
+field("state_up", "integer", "host link; placement host")
+field("state_read", "integer", "device")
+field("gradient_read", "integer", "device")
+field("state_write", "integer", "device")
+field("gradient_write", "integer", "device")
+field("residual_down", "integer", "committed residuals: link and flash")
+field("residual_up", "integer", "read when opened")
+field("frame_bytes", "integer", "headers of compressed gradients, on links")
+field("padding_read", "integer", "grains, labels, alignment")
+field("padding_write", "integer", "")
+field("commit_write", "integer", "records, tables, blobs")
+field("host_bytes", "integer", "down and up, as the formulas count")
+field("device_read_bytes", "integer", "state and gradients")
+field("device_write_bytes", "integer", "state and gradients")
+field("flash_bytes", "integer", "everything written to devices")
 
 -- ---- the module ------------------------------------------------------------
 
@@ -149,9 +208,14 @@ Take parameters and state by name from a safetensors file into a closed
 store.  Option progress is a function(done, total) or a gyre.progress.]]
 f "reshard" "path: string, options: table" "true FAIL" [[
 Rewrite a closed store for other devices, weights or chunk_elements.]]
+f "weigh" "devices: string[], options?: table" "table[] FAIL" [[
+Measure folders and block files by a short trial, all at once: read_rate,
+write_rate, rate (both in turn) in bytes per second, weight, bytes, direct.
+Options: bytes (room on each), seconds.  Block files are only read.]]
 f "fsck" "path: string, options?: table" "table FAIL" [[
 Check a closed store; options repair and salvage.  The report has chunks,
-problems, step, previous_whole, repaired, salvaged and list.]]
+problems, notes (what a crash left and commits mend), step, previous_whole,
+repaired, salvaged and list.]]
 f "context" "options?: table" "gyre.context FAIL" [[
 A context of its own: plugin_path, instruction_set, trace_records (spans of
 each thread; 0: no trace).]]
@@ -175,7 +239,7 @@ part("gyre.context", "object",
      "A context; closing waits for the stores made from it.")
 for _, name in ipairs { "create", "open", "open_or_create", "plan",
                         "optimizer", "plugins", "plugin", "import", "reshard",
-                        "fsck" } do
+                        "weigh", "fsck" } do
     for _, known in ipairs(api[#api - 1].functions) do
         if known.name == name then
             f(name)(known.arguments)(known.returns) ("")
@@ -220,6 +284,10 @@ store keeps the array alive.]]
 f "pull" "" "true FAIL" "Fill every bound array now."
 f "begin" "options?: gyre.round_options" "gyre.round FAIL" "Open a round."
 f "commit" "blob?: string" "true FAIL" "Commit between rounds."
+f "ledger" "" "gyre.ledger FAIL" "Sum of all rounds since opening."
+f "wear" "" "table FAIL" [[
+written, budget, endurance, bytes_per_round, rounds_left and
+budget_rounds_left.]]
 f "export" "file: string, options?: table" "true FAIL" [[
 Write a safetensors file; options parameters_only and progress.]]
 f "close" "" "" ""

@@ -119,10 +119,11 @@ int gl_plugin(lua_State *L);
 int gl_optimizer(lua_State *L);
 
 /* Settings from the named fields of the table at t; words are looked up in the
- * parameter table of the optimizer `plugin`, and with `check` numbers, too. */
-gyre_status gl_settings(lua_State *L, gl_context *context, const char *plugin,
-                        int t, int anchor, bool check, const gyre_setting **out,
-                        size_t *count, gyre_error *error);
+ * parameter table of `plugin`, and with `check` numbers, too. */
+gyre_status gl_settings(lua_State *L, gl_context *context, const char *kind,
+                        const char *plugin, int t, int anchor, bool check,
+                        const gyre_setting **out, size_t *count,
+                        gyre_error *error);
 
 /* What gyre.create and gyre.plan take: spec and options from one table.  The
  * fields it takes are in gl_check_store_fields. */
@@ -134,7 +135,21 @@ void gl_devices(lua_State *L, int t, int anchor, const char *const **devices,
                 size_t *count);
 void gl_weights(lua_State *L, int t, int anchor, const double **weights,
                 size_t *count);
+/* weights = "measured": measure the devices of `spec`. */
+gyre_status gl_measured(lua_State *L, gl_context *context, int t, int anchor,
+                        gyre_store_spec *spec, gyre_error *error);
 void gl_check_store_fields(lua_State *L, int t, bool create);
+
+/* ---- near-storage update (near.c) -------------------------------------- */
+
+/* Their parts of spec and options, and what a ledger counts. */
+gyre_status gl_near_spec(lua_State *L, gl_context *context, int t, int anchor,
+                         gyre_store_spec *spec, gyre_error *error);
+void gl_near_options(lua_State *L, int t, int anchor,
+                     gyre_store_options *options);
+void gl_push_ledger(lua_State *L, const gyre_ledger *ledger);
+int gl_ledger(lua_State *L);
+int gl_wear(lua_State *L);
 
 /* ---- store (store.c, ask.c) and round (round.c) ------------------------ */
 
@@ -165,6 +180,7 @@ void gl_open_round(lua_State *L);
 int gl_export(lua_State *L);
 int gl_import(lua_State *L);
 int gl_reshard(lua_State *L);
+int gl_weigh(lua_State *L);
 int gl_fsck(lua_State *L);
 
 /* ---- arrays, JSON, progress, options, plans ---------------------------- */

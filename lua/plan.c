@@ -84,6 +84,11 @@ int gl_plan(lua_State *L)
     gl_set_integer(L, "leaf_bytes", p.store.leaf_bytes);
     gl_set_integer(L, "table_bytes", p.store.table_bytes);
     gl_set_integer(L, "other_bytes", p.store.other_bytes);
+    gl_set_integer(L, "residual_bytes", p.store.residual_bytes);
+    gl_set_integer(L, "payload_bytes", p.store.payload_bytes);
+    gl_set_integer(L, "device_memory_bytes", p.store.device_memory_bytes);
+    gl_push_ledger(L, &p.store.model);
+    lua_setfield(L, -2, "model");
     gl_set_integer(L, "total_bytes", p.store.total_bytes);
     gl_set_integer(L, "disk_bytes", p.store.disk_bytes);
     gl_set_integer(L, "chunks", p.store.chunks);
@@ -158,7 +163,7 @@ static size_t count_fields(lua_State *L, int t)
 static void collect_memory(lua_State *L, int t, int anchor, plan *p, bool store)
 {
     int own = 0, declared = 0;
-    size_t n = 6;
+    size_t n = 9;
 
     if (gl_table(L, t, "memory")) {
         own = lua_gettop(L);
@@ -176,6 +181,13 @@ static void collect_memory(lua_State *L, int t, int anchor, plan *p, bool store)
         add_line(p, "store: norm partials", p->store.leaf_bytes);
         add_line(p, "store: tables", p->store.table_bytes);
         add_line(p, "store: workers, queues", p->store.other_bytes);
+        if (p->store.residual_bytes > 0)
+            add_line(p, "store: residual", p->store.residual_bytes);
+        if (p->store.payload_bytes > 0)
+            add_line(p, "store: compressed gradients", p->store.payload_bytes);
+        if (p->store.device_memory_bytes > 0)
+            add_line(p, "store: memory of devices",
+                     p->store.device_memory_bytes);
     }
     if (own != 0)
         add_table(L, own, p);

@@ -235,9 +235,10 @@ static size_t count_settings(lua_State *L, int t, bool *words)
     return n;
 }
 
-gyre_status gl_settings(lua_State *L, gl_context *context, const char *name,
-                        int t, int anchor, bool check, const gyre_setting **out,
-                        size_t *count, gyre_error *error)
+gyre_status gl_settings(lua_State *L, gl_context *context, const char *kind,
+                        const char *name, int t, int anchor, bool check,
+                        const gyre_setting **out, size_t *count,
+                        gyre_error *error)
 {
     const gyre_plugin *plugin = NULL;
     gyre_status status = GYRE_OK;
@@ -245,8 +246,7 @@ gyre_status gl_settings(lua_State *L, gl_context *context, const char *name,
     gyre_setting *settings = gl_scratch(L, anchor, n, sizeof(*settings));
 
     if (check)
-        status = gyre_plugin_find(context->context, GYRE_KIND_OPTIMIZER, name,
-                                  &plugin, error);
+        status = gyre_plugin_find(context->context, kind, name, &plugin, error);
     lua_pushnil(L);
     while (status == GYRE_OK && lua_next(L, t) != 0) {
         if (lua_type(L, -2) == LUA_TSTRING) {
@@ -278,8 +278,8 @@ int gl_optimizer(lua_State *L)
                   "the optimizer's name comes first, as in { \"adamw\" }");
     lua_newtable(L);
     gyre_status status =
-        gl_settings(L, context, lua_tostring(L, -2), base + 1, lua_gettop(L),
-                    true, &settings, &count, &error);
+        gl_settings(L, context, GYRE_KIND_OPTIMIZER, lua_tostring(L, -2),
+                    base + 1, lua_gettop(L), true, &settings, &count, &error);
     if (status != GYRE_OK)
         return gl_fail(L, status, &error);
     lua_settop(L, base + 1);

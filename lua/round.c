@@ -64,6 +64,9 @@ static void push_report(lua_State *L, const gyre_round_report *r, bool bytes)
     gl_set_integer(L, "commit_bytes", r->commit_bytes);
     gl_set_integer(L, "store_ns", r->store_ns);
     gl_set_integer(L, "exposed_ns", r->exposed_ns);
+    gl_set_number(L, "norm_compressed", r->norm_compressed);
+    gl_push_ledger(L, &r->ledger);
+    lua_setfield(L, -2, "ledger");
 }
 
 /* ---- begin ------------------------------------------------------------- */
@@ -86,9 +89,9 @@ static gyre_status read_groups(lua_State *L, gl_store *s, int t, int anchor,
             luaL_error(L, "group %d is a %s, not a table", (int)i + 1,
                        luaL_typename(L, -1));
         int group = lua_gettop(L);
-        status =
-            gl_settings(L, s->context, info.optimizer, group, anchor, false,
-                        &groups[i].settings, &groups[i].count, error);
+        status = gl_settings(L, s->context, GYRE_KIND_OPTIMIZER, info.optimizer,
+                             group, anchor, false, &groups[i].settings,
+                             &groups[i].count, error);
         lua_settop(L, group - 1);
     }
     lua_pop(L, 1);
@@ -102,8 +105,9 @@ static gyre_status read_round_options(lua_State *L, gl_store *s, int t,
                                       gyre_error *error)
 {
     static const char *const names[] = {
-        "groups",      "clip",  "loss_scale",    "micro_batches",
-        "denominator", "early", "dynamic_scale", NULL};
+        "groups",        "clip",        "loss_scale",
+        "micro_batches", "denominator", "early",
+        "dynamic_scale", "late_clip",   NULL};
 
     luaL_checktype(L, t, LUA_TTABLE);
     gl_check_fields(L, t, "a round", names);
@@ -114,6 +118,7 @@ static gyre_status read_round_options(lua_State *L, gl_store *s, int t,
     options->denominator = gl_number(L, t, "denominator", 0);
     options->early = gl_flag(L, t, "early");
     options->dynamic_scale = gl_flag(L, t, "dynamic_scale");
+    options->late_clip = gl_flag(L, t, "late_clip");
     return read_groups(L, s, t, anchor, options, error);
 }
 

@@ -8,22 +8,27 @@
 
 #define MAX_INTEGER INT64_MAX
 
-static const char *const option_fields[] = {"io",
-                                            "buffers",
-                                            "commit_every",
-                                            "fast",
-                                            "read_only",
-                                            "no_read_check",
-                                            "lock_wait",
-                                            "memory_limit",
-                                            "devices",
-                                            "progress",
-                                            NULL};
+static const char *const option_fields[] = {
+    "io",        "buffers",      "commit_every",
+    "fast",      "read_only",    "no_read_check",
+    "lock_wait", "memory_limit", "devices",
+    "progress",  "compute",      "link_rate",
+    "placement", "gradients",    "allow_inexact",
+    "endurance", "wear_budget",  NULL};
 
-static const char *const create_fields[] = {
-    "tensors",       "optimizer", "devices",      "weights", "chunk_elements",
-    "blob_bytes",    "in_place",  "io",           "buffers", "commit_every",
-    "no_read_check", "lock_wait", "memory_limit", NULL};
+static const char *const create_fields[] = {"tensors",        "optimizer",
+                                            "devices",        "weights",
+                                            "chunk_elements", "blob_bytes",
+                                            "in_place",       "io",
+                                            "buffers",        "commit_every",
+                                            "no_read_check",  "lock_wait",
+                                            "memory_limit",   "state",
+                                            "compressor",     "residual",
+                                            "spill",          "seed",
+                                            "compute",        "link_rate",
+                                            "placement",      "gradients",
+                                            "allow_inexact",  "endurance",
+                                            "wear_budget",    NULL};
 
 void gl_check_store_fields(lua_State *L, int t, bool create)
 {
@@ -163,6 +168,16 @@ void gl_devices(lua_State *L, int t, int anchor, const char *const **devices,
 void gl_weights(lua_State *L, int t, int anchor, const double **weights,
                 size_t *count)
 {
+    if (lua_getfield(L, t, "weights") == LUA_TSTRING) {
+        if (strcmp(lua_tostring(L, -1), "measured") != 0)
+            luaL_error(L,
+                       "field 'weights': a list of numbers, or "
+                       "\"measured\", not \"%s\"",
+                       lua_tostring(L, -1));
+        lua_pop(L, 1);
+        return; /* gl_measured */
+    }
+    lua_pop(L, 1);
     if (!gl_table(L, t, "weights"))
         return;
     size_t n = lua_rawlen(L, -1);
@@ -202,6 +217,7 @@ void gl_store_options(lua_State *L, int t, int anchor,
     options->memory_limit =
         (uint64_t)gl_integer(L, t, "memory_limit", 0, 0, MAX_INTEGER);
     gl_devices(L, t, anchor, &options->devices, &options->device_count);
+    gl_near_options(L, t, anchor, options);
 }
 
 static gyre_status read_optimizer(lua_State *L, gl_context *context, int t,
@@ -220,9 +236,9 @@ static gyre_status read_optimizer(lua_State *L, gl_context *context, int t,
             luaL_error(L, "field 'optimizer': the name comes first, as in "
                           "{ \"adamw\", lr = 1e-3 }");
         spec->optimizer = lua_tostring(L, -1);
-        status =
-            gl_settings(L, context, spec->optimizer, settings, anchor, true,
-                        &spec->settings, &spec->setting_count, error);
+        status = gl_settings(L, context, GYRE_KIND_OPTIMIZER, spec->optimizer,
+                             settings, anchor, true, &spec->settings,
+                             &spec->setting_count, error);
         lua_settop(L, settings);
     } else if (type != LUA_TNIL) {
         luaL_error(L, "field 'optimizer': name or table expected, got %s",
@@ -245,5 +261,10 @@ gyre_status gl_spec(lua_State *L, gl_context *context, int t, int anchor,
     spec->blob_bytes =
         (uint64_t)gl_integer(L, t, "blob_bytes", 0, 0, MAX_INTEGER);
     spec->in_place = gl_flag(L, t, "in_place");
-    return read_optimizer(L, context, t, anchor, spec, error);
+    gyre_status status = gl_measured(L, context, t, anchor, spec, error);
+    if (status == GYRE_OK)
+        status = read_optimizer(L, context, t, anchor, spec, error);
+    if (status == GYRE_OK)
+        status = gl_near_spec(L, context, t, anchor, spec, error);
+    return status;
 }

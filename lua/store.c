@@ -352,13 +352,10 @@ void gl_open_store(lua_State *L)
                                     {"__close", store_close},
                                     {"__tostring", store_tostring},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"close", store_close},
-                                       {"bind", store_bind},
-                                       {"pull", store_pull},
-                                       {"commit", store_commit},
-                                       {"begin", gl_begin},
-                                       {"export", gl_export},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"close", store_close},   {"bind", store_bind}, {"pull", store_pull},
+        {"commit", store_commit}, {"begin", gl_begin},  {"export", gl_export},
+        {"ledger", gl_ledger},    {"wear", gl_wear},    {NULL, NULL}};
 
     luaL_newmetatable(L, GUARD);
     lua_pushcfunction(L, guard_gc);

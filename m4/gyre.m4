@@ -56,6 +56,44 @@ AC_DEFUN([GYRE_PART], [
   m4_popdef([UP])
 ])
 
+dnl GYRE_HEADER_PART(NAME, HEADERS, FOLDERS, WHAT-TO-INSTALL, PURPOSE)
+dnl As GYRE_PART for a part of which only headers are needed and which has no
+dnl pkg-config file: all HEADERS are sought where the compiler looks, then in
+dnl each of FOLDERS.  NAME_CFLAGS may be given to say where.
+AC_DEFUN([GYRE_HEADER_PART], [
+  m4_pushdef([UP], m4_translit([$1], [a-z-], [A-Z_]))
+  AC_ARG_WITH([$1],
+    [AS_HELP_STRING([--with-$1=auto|yes|no], [$5 @<:@auto@:>@])],
+    [], [with_$1=auto])
+  GYRE_CHECK_CHOICE([--with-$1], [$with_$1], [auto yes no])
+  AC_ARG_VAR(UP[_CFLAGS], [where the headers of $1 are (-I...)])
+  AS_IF([test "x$with_$1" = xno], [why_$1="off (--without-$1)"], [
+    AC_MSG_CHECKING([for $2])
+    gyre_saved_cppflags=$CPPFLAGS
+    gyre_given=$UP[]_CFLAGS
+    gyre_found=no
+    for gyre_flag in "$gyre_given" m4_foreach_w([folder], [$3], [-I[]folder ]); do
+      CPPFLAGS="$gyre_saved_cppflags $gyre_flag"
+      AC_COMPILE_IFELSE([AC_LANG_PROGRAM([
+m4_foreach_w([header], [$2], [[#include <]header[>
+]])], [])], [gyre_found=yes; UP[]_CFLAGS=$gyre_flag; break])
+    done
+    CPPFLAGS=$gyre_saved_cppflags
+    AC_MSG_RESULT([$gyre_found $UP[]_CFLAGS])
+    AS_IF([test $gyre_found = yes],
+            [with_$1=yes
+             why_$1="headers found ($2) $UP[]_CFLAGS"],
+          [test "x$with_$1" = xyes],
+            [AC_MSG_ERROR([$1 is missing ($5); install $4, or say --without-$1])],
+          [with_$1=no
+           why_$1="off (not found; install $4)"])
+  ])
+  AS_IF([test "x$with_$1" = xyes],
+        [AC_DEFINE([HAVE_]UP, [1], [Define to 1 for $1: $5.])])
+  AM_CONDITIONAL([HAVE_]UP, [test "x$with_$1" = xyes])
+  m4_popdef([UP])
+])
+
 dnl GYRE_FLAGS(VARIABLE, FLAGS)
 dnl Append each flag that the C compiler takes without complaint.
 AC_DEFUN([GYRE_FLAGS], [

@@ -23,6 +23,22 @@ int bench_compress(int argc, char **argv);
 int bench_update(int argc, char **argv);
 
 /*
+ * Placements and schemes of the update on emulated links, for 1 to many
+ * devices, beside closed forms: speed-ups, bytes per parameter, a plot.
+ *
+ *     DIR                where stores are made, and removed afterwards
+ *     --devices LIST     (default: 1..10)
+ *     --schemes LIST     host, near, overlap, compression, committed-1,
+ *                        committed-10 (default: all)
+ *     --optimizer NAME, --elements N, --chunk-elements N, --steps N
+ *     --link MB, --read MB, --write MB   10^6 bytes per second
+ *     --ratio R, --residual KIND, --return-dtype TYPE
+ *     --throttle own|kernel
+ *     --svg FILE, --json, --quiet, --help
+ */
+int bench_near(int argc, char **argv);
+
+/*
  * Whole steps of a store in a folder beside fio on the same file.
  *
  *     DIR                where the store is made, and removed afterwards

@@ -6,6 +6,7 @@
 
 #include "bench.h"
 #include "cli.h"
+#include "fio.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,48 +167,6 @@ static int write_log(const bench *b)
     return fclose(log);
 }
 
-/* fio's own clock and count: bytes moved per second, its flush included.  A
- * few transfers at the end of a replay are not counted by it, so rates are
- * compared and not times. */
-static gyre_status run_fio(bench *b, double *rate, gyre_error *error)
-{
-    char command[9000];
-    json_error_t trouble;
-    json_t *root, *job;
-    double ms, bytes;
-    FILE *pipe;
-
-    if (write_log(b) != 0)
-        return say(error, GYRE_IO, "cannot write the log for fio");
-    snprintf(command, sizeof(command),
-             "fio --name=gyre --read_iolog='%s' --ioengine=io_uring "
-             "--iodepth=%u --direct=1 --fixedbufs=1 --bs=%llu --end_fsync=1 "
-             "--output-format=json 2>/dev/null",
-             b->log, b->depth, (unsigned long long)b->chunk_bytes);
-    pipe = popen(command, "re");
-    if (pipe == NULL)
-        return say(error, GYRE_SYSTEM, "cannot start fio");
-    root = json_loadf(pipe, 0, &trouble);
-    pclose(pipe);
-    job = json_array_get(json_object_get(root, "jobs"), 0);
-    ms = json_number_value(json_object_get(job, "job_runtime"));
-    bytes = json_number_value(
-                json_object_get(json_object_get(job, "read"), "io_bytes")) +
-            json_number_value(
-                json_object_get(json_object_get(job, "write"), "io_bytes"));
-    json_decref(root);
-    if (!(ms > 0) || !(bytes > 0))
-        return say(error, GYRE_SYSTEM,
-                   "fio did not run (its JSON holds no job)");
-    *rate = bytes / (ms * 1e-3);
-    return GYRE_OK;
-}
-
-static int have_fio(void)
-{
-    return system("command -v fio >/dev/null 2>&1") == 0;
-}
-
 /*
  * Disks behind a rate limiter may save up credit while they are idle, and fio
  * idles while it starts, so both sides rest first.  That is a precaution: on
@@ -220,47 +179,99 @@ static void rest(void)
     nanosleep(&pause, NULL);
 }
 
+static gyre_status run_fio(bench *b, bool huge, double *rate, gyre_error *error)
+{
+    const fio_job job = {b->log, b->depth, b->chunk_bytes, huge};
+
+    if (write_log(b) != 0)
+        return say(error, GYRE_IO, "cannot write the log for fio");
+    rest();
+    return fio_replay(&job, rate, error);
+}
+
 /* ---- together --------------------------------------------------------- */
+
+/* The two peers: fio as it comes, and with the huge pages that the store's
+ * buffers have. */
+typedef struct peers {
+    bool plain, huge;
+    const char *say_plain;
+    char say_huge[160];
+} peers;
+
+static void find_peers(const bench *b, peers *p)
+{
+    const fio_job job = {b->log, b->depth, b->chunk_bytes, true};
+
+    p->plain = fio_found();
+    p->say_plain =
+        p->plain ? "alternated" : "not found: install the package fio";
+    snprintf(p->say_huge, sizeof(p->say_huge), "%s", p->say_plain);
+    p->huge = p->plain && fio_huge_pages(&job, p->say_huge);
+}
+
+typedef struct series {
+    double seconds[MAX_PAIRS], rates[MAX_PAIRS];
+    double ratios[MAX_PAIRS], huge_ratios[MAX_PAIRS];
+    double bytes;
+} series;
+
+static gyre_status run_pair(bench *b, const peers *p, size_t i, series *s,
+                            json_t *list, gyre_error *error)
+{
+    double plain = 0, huge = 0;
+    gyre_status status = GYRE_OK;
+
+    if (p->plain)
+        status = run_fio(b, false, &plain, error);
+    if (p->huge && status == GYRE_OK)
+        status = run_fio(b, true, &huge, error);
+    rest();
+    if (status == GYRE_OK)
+        status = step(b, &s->seconds[i], &s->bytes, error);
+    if (status != GYRE_OK)
+        return status;
+    s->rates[i] = s->bytes / s->seconds[i];
+    s->ratios[i] = p->plain ? s->rates[i] / plain : 0;
+    s->huge_ratios[i] = p->huge ? s->rates[i] / huge : 0;
+    json_array_append_new(
+        list, json_pack("{s:f, s:f, s:f, s:f}", "seconds", s->seconds[i],
+                        "bytes_per_second", s->rates[i], "fio_bytes_per_second",
+                        plain, "fio_huge_bytes_per_second", huge));
+    return GYRE_OK;
+}
 
 static gyre_status run_pairs(bench *b, json_t **out, gyre_error *error)
 {
-    double rates[MAX_PAIRS], ratios[MAX_PAIRS], seconds[MAX_PAIRS];
+    series s = {.bytes = 0};
+    peers p;
     json_t *list = json_array();
-    int fio = have_fio();
-    double bytes = 0, warm_seconds;
-    gyre_status status = step(b, &warm_seconds, &bytes, error);
+    double warm_seconds;
+    gyre_status status = step(b, &warm_seconds, &s.bytes, error);
+    uint32_t n = b->o.pairs;
 
-    for (uint32_t i = 0; status == GYRE_OK && i < b->o.pairs; i++) {
-        double peer = 0;
-
-        if (fio) {
-            rest();
-            status = run_fio(b, &peer, error);
-        }
-        rest();
-        if (status == GYRE_OK)
-            status = step(b, &seconds[i], &bytes, error);
-        rates[i] = bytes / seconds[i];
-        ratios[i] = fio ? rates[i] / peer : 0;
-        json_array_append_new(list, json_pack("{s:f, s:f, s:f}", "seconds",
-                                              seconds[i], "bytes_per_second",
-                                              rates[i], "fio_bytes_per_second",
-                                              peer));
-    }
+    find_peers(b, &p);
+    for (uint32_t i = 0; status == GYRE_OK && i < n; i++)
+        status = run_pair(b, &p, i, &s, list, error);
     if (status != GYRE_OK) {
         json_decref(list);
         return status;
     }
     *out = json_pack(
-        "{s:s, s:I, s:I, s:I, s:i, s:i, s:f, s:f, s:f, s:o, s:s, s:o}",
-        "optimizer", b->o.optimizer != NULL ? b->o.optimizer : "adamw",
-        "elements", (json_int_t)b->o.elements, "chunks", (json_int_t)b->chunks,
+        "{s:s, s:I, s:I, s:I, s:i, s:i, s:f, s:f, s:f}", "optimizer",
+        b->o.optimizer != NULL ? b->o.optimizer : "adamw", "elements",
+        (json_int_t)b->o.elements, "chunks", (json_int_t)b->chunks,
         "chunk_bytes", (json_int_t)b->chunk_bytes, "depth", (int)b->depth,
-        "pairs", (int)b->o.pairs, "seconds", median(seconds, b->o.pairs),
-        "bytes", bytes, "bytes_per_second", median(rates, b->o.pairs), "ratio",
-        fio ? json_real(median(ratios, b->o.pairs)) : json_null(), "fio",
-        fio ? "alternated" : "not found: install the package fio", "runs",
-        list);
+        "pairs", (int)n, "seconds", median(s.seconds, n), "bytes", s.bytes,
+        "bytes_per_second", median(s.rates, n));
+    json_object_set_new(*out, "ratio",
+                        p.plain ? json_real(median(s.ratios, n)) : json_null());
+    json_object_set_new(*out, "ratio_huge",
+                        p.huge ? json_real(median(s.huge_ratios, n))
+                               : json_null());
+    json_object_set_new(*out, "fio", json_string(p.say_plain));
+    json_object_set_new(*out, "fio_huge", json_string(p.say_huge));
+    json_object_set_new(*out, "runs", list);
     return GYRE_OK;
 }
 
@@ -313,24 +324,32 @@ static double number(const json_t *result, const char *key)
     return json_number_value(json_object_get(result, key));
 }
 
+static void print_peer(const json_t *result, const char *label,
+                       const char *ratio, const char *peer)
+{
+    const json_t *value = json_object_get(result, ratio);
+
+    if (json_is_real(value))
+        printf("%s  %.3f of its rate\n", label, json_real_value(value));
+    else
+        printf("%s  %s\n", label,
+               json_string_value(json_object_get(result, peer)));
+}
+
 static void print_text(const json_t *result)
 {
-    const json_t *ratio = json_object_get(result, "ratio");
     char bytes[16], rate[16];
 
     printf("%s, %.0f elements in %.0f chunks, depth %.0f\n",
            json_string_value(json_object_get(result, "optimizer")),
            number(result, "elements"), number(result, "chunks"),
            number(result, "depth"));
-    printf("whole step  %.3f s, %s moved, %s/s (median of %.0f)\n",
+    printf("whole step           %.3f s, %s moved, %s/s (median of %.0f)\n",
            number(result, "seconds"), cli_bytes(number(result, "bytes"), bytes),
            cli_bytes(number(result, "bytes_per_second"), rate),
            number(result, "pairs"));
-    if (json_is_real(ratio))
-        printf("beside fio  %.3f of its rate\n", json_real_value(ratio));
-    else
-        printf("beside fio  %s\n",
-               json_string_value(json_object_get(result, "fio")));
+    print_peer(result, "beside fio         ", "ratio", "fio");
+    print_peer(result, "  with huge pages  ", "ratio_huge", "fio_huge");
 }
 
 int bench_store(int argc, char **argv)

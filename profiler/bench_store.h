@@ -7,6 +7,10 @@
  * read and writes the versions that it will overwrite, in the same order, of
  * the same size, at the same depth, and flushes at the end.  Steps and fio
  * alternate, and the ratio is the median of the pairs.
+ *
+ * The store's buffers lie in huge pages, which the kernel turns into a few
+ * segments per transfer; fio's do not.  Where huge pages are reserved fio runs
+ * a second time in each pair with its buffers in them: that is the fair peer.
  */
 #ifndef GYRE_PROFILER_BENCH_STORE_H
 #define GYRE_PROFILER_BENCH_STORE_H
@@ -27,8 +31,9 @@ typedef struct bench_store_options {
 
 /*
  * Run it.  *out is a new JSON object with figures per pair and medians:
- * `ratio` is gyre's bytes per second over fio's, null (and `fio` says why)
- * when there is no fio.  The caller frees it by json_decref.
+ * `ratio` is gyre's bytes per second over fio's, `ratio_huge` over fio's with
+ * huge pages; null, and `fio` and `fio_huge` say why, when that did not run.
+ * The caller frees it by json_decref.
  */
 gyre_status bench_store_run(gyre_context *context,
                             const bench_store_options *options, json_t **out,

@@ -2,12 +2,28 @@
 # `gyre profile` and `gyre bench`.
 sdk_cli_gyre_SOURCES += \
 	profiler/bench.h \
+	profiler/bench_near.c \
+	profiler/bench_near.h \
+	profiler/bench_near_disk.c \
+	profiler/bench_near_print.c \
+	profiler/bench_near_run.c \
+	profiler/bench_near_throttle.c \
 	profiler/bench_compress.c \
 	profiler/bench_store.c \
 	profiler/bench_store.h \
 	profiler/bench_update.c \
 	profiler/cmd_bench.c \
+	profiler/coded.c \
+	profiler/coded.h \
+	profiler/fio.c \
+	profiler/fio.h \
+	profiler/near_model.c \
+	profiler/near_model.h \
 	profiler/stream.c \
 	profiler/stream.h \
+	profiler/svg.c \
+	profiler/svg.h \
 	profiler/team.c \
 	profiler/team.h
+
+dist_man_MANS += sdk/man/gyre-bench.1

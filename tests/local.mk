@@ -16,6 +16,7 @@ cli_tests += \
 	tests/cli/same.test \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
+	tests/cli/near.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
@@ -31,6 +32,7 @@ include tests/unit/store/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
+include tests/unit/profiler/local.mk
 endif
 include tests/fuzz/local.mk
 
@@ -41,7 +43,7 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/README.md tests/install.test tests/needs tests/run \
+EXTRA_DIST += tests/README.md tests/gpu/run tests/install.test tests/needs tests/run \
 	tests/tap.sh
 EXTRA_DIST += tests/unit/codecs.h tests/unit/codecs_cases.h tests/unit/tap tests/unit/unit.h
 EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
@@ -62,7 +64,8 @@ check_DATA += tests/json_get$(EXEEXT)
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
-gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs:$(abs_top_builddir)/plugins/compressors/.libs
+gyre_built = $(abs_top_builddir)/plugins
+gyre_test_plugins = $(gyre_built)/optimizers/.libs:$(gyre_built)/compressors/.libs:$(gyre_built)/devices/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

@@ -43,6 +43,26 @@ local opt = gyre.options {
     { "beta2", type = "number", default = 0.99, min = 0, max = 1 },
     { "clip", type = "number", default = 1.0, min = 0, help = "0: none" },
     { "early", type = "switch", help = "update during backward; --clip 0" },
+    { "from", type = "path",
+      help = "safetensors file with the weights of a new store" },
+    { "state", type = "choice", choices = { "f32", "bf16", "bf16-stochastic", "q8" },
+      default = "f32", help = "how state slots lie on storage" },
+    { "master", type = "choice", choices = { "f32", "bf16", "bf16-stochastic" },
+      default = "f32", help = "how parameters lie there" },
+    { "compress",
+      help = "gradients: a plugin and its parameters, as topk,ratio=0.01" },
+    { "residual", type = "choice", choices = { "committed", "volatile", "off" },
+      default = "committed", help = "what compression left out" },
+    { "late-clip", type = "switch", help = "compress before the norm is known" },
+    { "spill", type = "switch", help = "gradients on storage" },
+    { "placement", type = "choice", choices = { "near", "host" }, default = "near" },
+    { "compute", default = "cpu", help = "beside each device, as opencl" },
+    { "link-rate", type = "number", default = 0, min = 0,
+      help = "host link, bytes per second; 0: as it is" },
+    { "endurance", type = "number", default = 0, min = 0,
+      help = "bytes that the devices may take" },
+    { "wear-budget", type = "integer", default = 0, min = 0,
+      help = "end when so many bytes were written" },
     { "devices", type = "integer", min = 1, max = 64, help = "of a new store" },
     { "chunk-elements", type = "integer", min = 0, help = "of a new store" },
     { "io", default = "auto", help = "engine" },
@@ -108,6 +128,23 @@ local optimizer = settings { beta2 = opt.beta2, lr = opt.lr,
                              weight_decay = opt.weight_decay }
 optimizer[1] = opt.optimizer
 
+-- "topk,ratio=0.01" -> { "topk", ratio = 0.01 }
+local function compressor(text)
+    if not text then
+        return nil
+    end
+    local name, rest = text:match("^([^,]+)(.*)$")
+    local parsed = { name }
+    for key, value in rest:gmatch(",([^=,]+)=([^,]+)") do
+        if value == "true" or value == "false" then
+            parsed[key] = value == "true"
+        else
+            parsed[key] = tonumber(value) or value
+        end
+    end
+    return parsed
+end
+
 -- Group 1 decays, group 2 (biases, norms) does not.
 local function specification(parameters)
     local tensors = {}
@@ -117,7 +154,12 @@ local function specification(parameters)
     end
     return { tensors = tensors, optimizer = optimizer, devices = opt.devices,
              chunk_elements = opt.chunk_elements, io = opt.io,
-             commit_every = opt.commit_every }
+             commit_every = opt.commit_every,
+             state = { ["*"] = opt.state, parameter = opt.master },
+             compressor = compressor(opt.compress), residual = opt.residual,
+             spill = opt.spill, seed = opt.seed, placement = opt.placement,
+             compute = opt.compute, link_rate = opt.link_rate,
+             endurance = opt.endurance, wear_budget = opt.wear_budget }
 end
 
 local shape = { layers = opt.layers, heads = opt.heads, width = opt.width,
@@ -137,14 +179,24 @@ gyre.plan_run { title = "train.lua", store = specification(planned),
 local ngram = opt.ngram and try(text.ngram, text, 3) or nil
 local model <close> = try(gpt.new, shape)
 local parameters = model:parameters()
-local store <close>, made =
+local store, made =
     gyre.open_or_create(opt.store, specification(parameters))
 check(store, made)
+if made and opt.from then
+    store:close()
+    check(gyre.import(opt.store, opt.from))
+    store = check(gyre.open_or_create(opt.store, specification(parameters)))
+end
+local closing <close> = setmetatable({}, { -- store may be another by then
+    __close = function()
+        store:close()
+    end })
 
 -- Options that decide the result; they are kept in the store's blob.
 local decisive = { "steps", "seed", "layers", "heads", "width", "context",
                    "batch", "micro_batches", "optimizer", "lr", "min_lr",
-                   "warmup", "weight_decay", "beta2", "clip" }
+                   "warmup", "weight_decay", "beta2", "clip", "state",
+                   "master", "compress", "late_clip" }
 
 -- step: rounds, the place in the data; applied: those that were not skipped,
 -- the place in the schedule.
@@ -275,7 +327,8 @@ local function begin()
         groups = { settings { lr = lr, weight_decay = opt.weight_decay },
                    settings { lr = lr, weight_decay = 0 } },
         clip = opt.clip, micro_batches = opt.micro_batches,
-        denominator = opt.micro_batches, early = opt.early })
+        denominator = opt.micro_batches, early = opt.early,
+        late_clip = opt.late_clip })
 end
 
 local function train(step)
@@ -314,7 +367,26 @@ local bar <close> = gyre.progress { label = "train", total = last,
 local loss, valid
 local busy = 0 -- seconds in training steps
 bar:update(first)
+
+-- Whether the store may still be written to; the last step is whole then.
+local function within_budget()
+    if opt.wear_budget == 0 then
+        return true
+    end
+    finish()
+    local wear = check(store:wear())
+    return wear.written + wear.bytes_per_round <= opt.wear_budget
+end
+
+local worn = false
 for step = first, last - 1 do
+    if not within_budget() then
+        worn = true
+        finish()
+        bar:print(("the wear budget of %d bytes ends this run after step %d")
+                  :format(opt.wear_budget, step))
+        break
+    end
     local start = gyre.clock()
     loss = train(step)
     local at_check = opt.validate_every > 0 and
@@ -347,7 +419,7 @@ local report = {
     first_step = first, step = state.step, parameters = info.elements,
     loss = { train = loss, validation = valid, best = state.best,
              ngram = ngram },
-    digest = check(store:digest()), skipped = totals.skipped,
+    digest = check(store:digest()), skipped = totals.skipped, worn = worn,
     norm = final and final.norm, tokens = state.tokens,
     store = { path = info.path, io = info.io, devices = info.devices,
               chunk_elements = info.chunk_elements },
@@ -360,6 +432,8 @@ if totals.steps > 0 then
         read = totals.read_bytes / per, written = totals.write_bytes / per,
         gradient = totals.gradient_bytes / per,
         parameter = totals.parameter_bytes / per }
+    report.store.ledger = check(store:ledger())
+    report.store.wear = check(store:wear())
     report.store.hidden = totals.store_ns > 0 and
         1 - totals.exposed_ns / totals.store_ns or nil
 end
@@ -399,6 +473,15 @@ if bytes then
     row("host link", "%.2f B of gradients, %.2f B of parameters",
         bytes.gradient, bytes.parameter)
     row("store time hidden", "%.0f %%", 100 * (report.store.hidden or 0))
+    local ledger, wear = report.store.ledger, report.store.wear
+    row("ledger", "%.2f B over the host link, %.2f B read and %.2f B " ..
+        "written by devices", ledger.host_bytes / ledger.elements,
+        ledger.device_read_bytes / ledger.elements,
+        ledger.device_write_bytes / ledger.elements)
+    row("flash", "%.2f MB written a step, %.2f GB in the store's life%s",
+        wear.bytes_per_round / 1e6, wear.written / 1e9,
+        wear.rounds_left < math.huge and
+            (", %.0f steps left"):format(wear.rounds_left) or "")
 end
 if totals.skipped > 0 then
     row("skipped", "%d steps with gradients that are not finite",

@@ -220,11 +220,19 @@ typedef struct gyre_optimizer {
  */
 enum { GYRE_CODEC_GRAIN = 1024 };
 enum {
-    GYRE_CODEC_VARIABLE = 1u << 0,  /* payloads differ in length */
-    GYRE_CODEC_BARRIER = 1u << 1,   /* every element is surveyed before any is
-                                       compressed */
-    GYRE_CODEC_STOCHASTIC = 1u << 2 /* rounds by gyre_hash of key and index */
+    GYRE_CODEC_VARIABLE = 1u << 0,   /* payloads differ in length */
+    GYRE_CODEC_BARRIER = 1u << 1,    /* every element is surveyed before any is
+                                        compressed */
+    GYRE_CODEC_STOCHASTIC = 1u << 2, /* rounds by gyre_hash of key and index */
+    GYRE_CODEC_SPARSE = 1u << 3 /* can list what it kept, see gyre_compress */
 };
+
+/* What a SPARSE codec kept of a grain, the rest being +0: index ascending. */
+typedef struct gyre_sparse {
+    size_t count;
+    uint32_t index[GYRE_CODEC_GRAIN];
+    float kept[GYRE_CODEC_GRAIN];
+} gyre_sparse;
 
 /* Compress one grain.  x is finite (the host skips a round that is not). */
 typedef struct gyre_compress {
@@ -238,7 +246,10 @@ typedef struct gyre_compress {
                          behind the other; 0 without a survey */
     uint32_t key[2];  /* seed, tensor and step, mixed */
     uint8_t *payload; /* room for bytes(values, n), aligned to 4 */
-    float *kept;      /* n floats: what decompress will give, bit for bit */
+    float *kept;      /* n floats: what decompress will give, bit for bit;
+                         NULL with sparse */
+    gyre_sparse
+        *sparse; /* of a SPARSE codec that may list instead; else NULL */
 } gyre_compress;
 
 /* Look at one grain before compressing. */
@@ -927,6 +938,15 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
     return NULL;
 }
 
+/* Rounding loops are bound by the processor, so that the widest vectors pay. */
+#if defined(__clang__)
+#define GY_AVX512_WIDE_ GY_AVX512_
+#else
+#define GY_AVX512_WIDE_                                                  \
+    __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw," \
+                          "prefer-vector-width=512")))
+#endif
+
 #define GY_VALUES_(values) ((const gy_values *)(const void *)(values))
 #define GY_CODEC_FACE_(suffix, isa, target, C, D, S)                         \
     target static size_t gy_compress_##suffix(const gyre_compress *job)      \
@@ -961,11 +981,11 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
             gy_accumulate_##suffix, gy_survey_##suffix                         \
     }
 #if defined(__x86_64__)
-#define GYRE_CODEC_LOOPS(C, D, S)                                 \
-    GY_CODEC_FACE_(scalar, GYRE_LOOP_SCALAR, , C, D, S)           \
-    GY_CODEC_FACE_(avx2, GYRE_LOOP_AVX2, GY_AVX2_, C, D, S)       \
-    GY_CODEC_FACE_(avx512, GYRE_LOOP_AVX512, GY_AVX512_, C, D, S) \
-    static const gyre_codec_loop gy_codec_loops_[] = {            \
+#define GYRE_CODEC_LOOPS(C, D, S)                                      \
+    GY_CODEC_FACE_(scalar, GYRE_LOOP_SCALAR, , C, D, S)                \
+    GY_CODEC_FACE_(avx2, GYRE_LOOP_AVX2, GY_AVX2_, C, D, S)            \
+    GY_CODEC_FACE_(avx512, GYRE_LOOP_AVX512, GY_AVX512_WIDE_, C, D, S) \
+    static const gyre_codec_loop gy_codec_loops_[] = {                 \
         GY_CODEC_ROW_(scalar), GY_CODEC_ROW_(avx2), GY_CODEC_ROW_(avx512)};
 #else
 #define GYRE_CODEC_LOOPS(C, D, S)                       \

@@ -107,8 +107,16 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
                          const gyre_store_options *options, gyre_store **out,
                          gyre_error *error)
 {
+    static const gyre_slot_codec codecs[] = {
+        {"*", GYRE_STATE_Q8},
+        {"parameter", GYRE_STATE_BF16_STOCHASTIC},
+        {"exp_avg", GYRE_STATE_BF16},
+    };
     gyre_store_spec spec = {.size = sizeof(spec)};
 
+    spec.codecs = codecs;
+    spec.codec_count = model->coded ? 3 : 0;
+    spec.seed = 9;
     spec.tensors = model->tensor;
     spec.tensor_count = FAULT_TENSORS;
     spec.devices = place->devices;

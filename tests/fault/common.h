@@ -36,6 +36,7 @@ typedef struct fault_model {
     void *bound[FAULT_TENSORS];  /* what rounds return: f32, but bf16 for 2 */
     void *before[FAULT_TENSORS]; /* a copy, to see whether it was restored */
     bool in_place;
+    bool coded; /* variables in bf16 and 8 bits */
 } fault_model;
 
 void fault_model_make(fault_model *model, uint64_t scale);

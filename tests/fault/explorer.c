@@ -18,13 +18,14 @@ typedef struct file {
     size_t bytes;
     uint8_t *base;    /* before the run */
     uint8_t *durable; /* with what has landed for sure */
+    size_t *stamp;    /* per sector of it: the place of the write's start */
     uint8_t *disk;    /* the file itself, mapped */
 } file;
 
 typedef struct pending {
     const gyre_io_event *event;
-    size_t file;
-    bool ended;
+    size_t file, start;
+    bool ended, forgotten;
     uint64_t flush; /* the id of the flush that covers it; 0: none yet */
 } pending;
 
@@ -60,6 +61,7 @@ static void take_file(file *f, const char *path)
     f->bytes = (size_t)info.st_size;
     f->base = malloc(f->bytes);
     f->durable = malloc(f->bytes);
+    f->stamp = calloc(f->bytes / EXPLORER_SECTOR + 1, sizeof(*f->stamp));
     f->disk = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(f->disk != MAP_FAILED);
     memcpy(f->base, f->disk, f->bytes);
@@ -83,9 +85,16 @@ void explorer_destroy(explorer *x)
         munmap(x->files[i].disk, x->files[i].bytes);
         free(x->files[i].base);
         free(x->files[i].durable);
+        free(x->files[i].stamp);
     }
     free(x->events);
     free(x);
+}
+
+void explorer_reset(explorer *x)
+{
+    for (size_t i = 0; i < x->file_count; i++)
+        memcpy(x->files[i].disk, x->files[i].base, x->files[i].bytes);
 }
 
 void explorer_take(explorer *x, const gyre_io_recorder *recorder,
@@ -141,10 +150,13 @@ static bool lands(const landing *l, size_t sector, size_t sectors)
     }
 }
 
-static void put(const pending *p, const landing *l, uint8_t *to)
+/* `stamp` is changed only where `sure`. */
+static void put(const pending *p, const landing *l, uint8_t *to, size_t *stamp,
+                bool sure)
 {
     const gyre_io_event *e = p->event;
     size_t sectors = (size_t)(e->bytes + EXPLORER_SECTOR - 1) / EXPLORER_SECTOR;
+    size_t first = (size_t)e->offset / EXPLORER_SECTOR;
 
     for (size_t s = 0; s < sectors; s++) {
         size_t at = s * EXPLORER_SECTOR;
@@ -152,8 +164,11 @@ static void put(const pending *p, const landing *l, uint8_t *to)
 
         if (n > EXPLORER_SECTOR)
             n = EXPLORER_SECTOR;
-        if (lands(l, s, sectors))
-            memcpy(to + e->offset + at, (const uint8_t *)e->data + at, n);
+        if (!lands(l, s, sectors) || stamp[first + s] > p->start)
+            continue;
+        memcpy(to + e->offset + at, (const uint8_t *)e->data + at, n);
+        if (sure)
+            stamp[first + s] = p->start;
     }
 }
 
@@ -165,7 +180,9 @@ static void judge(explorer *x, size_t place)
     for (size_t i = 0; i < x->file_count; i++)
         memcpy(x->files[i].disk, x->files[i].durable, x->files[i].bytes);
     for (size_t i = 0; i < x->pending_count; i++) {
-        put(&x->pending[i], &x->landing[i], x->files[x->pending[i].file].disk);
+        file *f = &x->files[x->pending[i].file];
+
+        put(&x->pending[i], &x->landing[i], f->disk, f->stamp, false);
         state.landed += x->landing[i].how != LOST;
         state.torn += x->landing[i].how > WHOLE;
     }
@@ -193,27 +210,46 @@ static void begin(explorer *x)
 {
     for (size_t i = 0; i < x->file_count; i++)
         memcpy(x->files[i].durable, x->files[i].base, x->files[i].bytes);
+    for (size_t i = 0; i < x->file_count; i++)
+        memset(x->files[i].stamp, 0,
+               (x->files[i].bytes / EXPLORER_SECTOR + 1) * sizeof(size_t));
     x->pending_count = 0;
     x->mark = 0;
 }
 
-static void add_write(explorer *x, const gyre_io_event *e)
+static void add_write(explorer *x, const gyre_io_event *e, size_t place)
 {
     size_t f = file_of(x, e);
 
     assert_true(x->pending_count < PENDING);
     assert_true(e->offset + e->bytes <= x->files[f].bytes);
-    x->pending[x->pending_count++] = (pending){.event = e, .file = f};
+    x->pending[x->pending_count++] =
+        (pending){.event = e, .file = f, .start = place + 1};
 }
 
-static void cover(explorer *x, const gyre_io_event *e)
+static bool has_end(const explorer *x, size_t from, uint64_t id)
+{
+    for (size_t i = from; i < x->event_count; i++)
+        if (x->events[i]->kind == GYRE_IO_FLUSH_END && x->events[i]->id == id)
+            return true;
+    return false;
+}
+
+static void cover(explorer *x, const gyre_io_event *e, size_t place)
 {
     size_t f = file_of(x, e);
+    bool good = has_end(x, place, e->id);
 
-    for (size_t i = 0; i < x->pending_count; i++)
-        if (x->pending[i].file == f && x->pending[i].ended &&
-            x->pending[i].flush == 0)
-            x->pending[i].flush = e->id;
+    for (size_t i = 0; i < x->pending_count; i++) {
+        pending *p = &x->pending[i];
+
+        if (p->file != f || !p->ended || p->flush != 0)
+            continue;
+        if (!good)
+            p->forgotten = true;
+        else if (!p->forgotten)
+            p->flush = e->id;
+    }
 }
 
 static void settle(explorer *x, uint64_t flush)
@@ -225,31 +261,36 @@ static void settle(explorer *x, uint64_t flush)
         pending *p = &x->pending[i];
 
         if (p->flush == flush)
-            put(p, &whole, x->files[p->file].durable);
+            put(p, &whole, x->files[p->file].durable, x->files[p->file].stamp,
+                true);
         else
             x->pending[kept++] = *p;
     }
     x->pending_count = kept;
 }
 
-static void step(explorer *x, const gyre_io_event *e)
+static void step(explorer *x, size_t place)
 {
+    const gyre_io_event *e = x->events[place];
+
     switch (e->kind) {
     case GYRE_IO_WRITE_START:
-        add_write(x, e);
+        add_write(x, e, place);
         break;
     case GYRE_IO_WRITE_END:
         for (size_t i = 0; i < x->pending_count; i++)
             x->pending[i].ended |= x->pending[i].event->id == e->id;
         break;
     case GYRE_IO_FLUSH_START:
-        cover(x, e);
+        cover(x, e, place);
         break;
     case GYRE_IO_FLUSH_END:
         settle(x, e->id);
         break;
     case GYRE_IO_MARK:
         x->mark = e->id;
+        break;
+    default: /* names: crash.c */
         break;
     }
     if (x->pending_count > x->counts->most_unflushed)
@@ -314,7 +355,7 @@ void explorer_all(explorer *x, size_t most, size_t tears, uint64_t seed,
     for (size_t i = 0; i < x->event_count; i++) {
         const gyre_io_event *e = x->events[i];
 
-        step(x, e);
+        step(x, i);
         if (e->kind == GYRE_IO_WRITE_START || e->kind == GYRE_IO_MARK)
             judge_place(x, i + 1, e->kind == GYRE_IO_WRITE_START, most, tears,
                         &random);
@@ -352,7 +393,7 @@ void explorer_sample(explorer *x, uint64_t samples, uint64_t seed,
     x->counts = counts;
     begin(x);
     for (size_t i = 0; i < x->event_count; i++) {
-        step(x, x->events[i]);
+        step(x, i);
         open[i] = x->pending_count > 0;
         places += open[i];
     }
@@ -368,7 +409,7 @@ void explorer_sample(explorer *x, uint64_t samples, uint64_t seed,
     }
     begin(x);
     for (size_t i = 0; i < x->event_count; i++) {
-        step(x, x->events[i]);
+        step(x, i);
         for (uint64_t k = 0; k < here[i]; k++)
             judge_random(x, i + 1, &random);
     }

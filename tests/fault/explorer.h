@@ -9,6 +9,9 @@
  *   - landed or not, in any 512-byte sectors, when it has started;
  *   - not happened, otherwise.
  * Writes that both landed in a sector lie there in the order of their starts.
+ * A write that failed may have landed, and no flush covers it.  A flush that
+ * failed covers nothing, and neither does a later one cover what was written
+ * before it: the kernel forgets what it could not write.
  *
  * Which places are enough.  Only the start of a write adds states, and all new
  * ones have that write landed in part at least; the end of a write changes
@@ -52,6 +55,9 @@ typedef struct explorer_counts {
  * Fails a cmocka assertion when it cannot. */
 explorer *explorer_create(const char *const *paths, size_t count);
 void explorer_destroy(explorer *explorer);
+
+/* Lay the files out as they were when they were remembered. */
+void explorer_reset(explorer *explorer);
 
 /* Take a record of the run; it must outlive the exploring. */
 void explorer_take(explorer *explorer, const gyre_io_recorder *recorder,

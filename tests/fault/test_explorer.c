@@ -30,9 +30,10 @@ typedef struct trial {
     uint64_t area_at, data_at;
 
     /* how to judge */
-    bool fast, lenient;
+    bool fast, lenient, reopen;
     uint64_t go_on; /* one more round in every n-th state; 0: none */
-    uint64_t seen, told, continued, dirty;
+    uint64_t fsck;  /* and a check; 0: none */
+    uint64_t seen, told, continued, dirty, checked, notes;
 } trial;
 
 /* ---- recording -------------------------------------------------------- */
@@ -74,7 +75,54 @@ static void record(trial *t, const char *io, bool early)
     gyre_store_close(store);
 }
 
-typedef enum kind { PLAIN, EARLY, IN_PLACE } kind;
+/* After an error a program may go on, unless the store is broken. */
+static void reopen(trial *t, gyre_store **store, gyre_store_options *options)
+{
+    gyre_error error = {GYRE_OK, ""};
+
+    if (!t->reopen && (*store)->mode == GYRE_STORE_READY)
+        return;
+    gyre_store_close(*store);
+    options->io = "posix";
+    fault_ok(fault_open(t->context, &t->place, options, store, &error), &error);
+}
+
+/* The same once more, with an operation that fails; then on, as a program would
+ * that tries again.  `history` is of the undisturbed run.  False when the run
+ * was over before. */
+static bool record_again(trial *t, const char *io)
+{
+    gyre_store_options options = fault_options(io);
+    gyre_error error = {GYRE_OK, ""};
+    uint64_t done = 0, failures = 0;
+    gyre_store *store;
+
+    gyre_io_recorder_destroy(t->recorder);
+    fault_ok(gyre_io_recorder_create(t->context, &t->recorder, &error), &error);
+    options.buffers = 4;
+    options.commit_every = t->commit_every;
+    options.recorder = t->recorder;
+    if (fault_open(t->context, &t->place, &options, &store, &error) != GYRE_OK)
+        return true; /* the open failed, and nothing was written */
+    while (done < FAULT_ROUNDS) {
+        gyre_store_info info = {.size = sizeof(info)};
+        gyre_round_report report;
+
+        if (fault_round(&t->model, store, t->history.early, &report, &error) !=
+            GYRE_OK) {
+            assert_true(++failures < 4);
+            reopen(t, &store, &options);
+        }
+        fault_ok(gyre_store_get_info(store, &info, &error), &error);
+        if (info.round > done)
+            gyre_io_recorder_mark(t->recorder, info.round);
+        done = info.round;
+    }
+    gyre_store_close(store);
+    return failures > 0;
+}
+
+typedef enum kind { PLAIN, EARLY, IN_PLACE, CODED } kind;
 
 static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
                     const char *io, kind how)
@@ -83,6 +131,7 @@ static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
 
     fault_model_make(&t->model, scale);
     t->model.in_place = how == IN_PLACE;
+    t->model.coded = how == CODED;
     fault_place_make(&t->place, devices, false);
     t->context = unit_context(&t->memory);
     t->commit_every = commit_every;
@@ -142,18 +191,58 @@ static const char *go_on(trial *t, gyre_store *store, gyre_error *error)
                          t->commit_every == 1);
 }
 
+static int tell_bad(trial *t, const char *wrong, const explorer_state *state,
+                    const gyre_error *error)
+{
+    if (!t->lenient && t->told++ < 5)
+        printf("# bad: %s (place %zu, mark %llu, %zu unflushed, %zu landed, "
+               "%zu torn): %s\n",
+               wrong, state->place, (unsigned long long)state->mark,
+               state->unflushed, state->landed, state->torn, error->text);
+    return 1;
+}
+
+/* What a crash leaves is no problem to fsck. */
+static void keep_problem(void *user, const gyre_fsck_problem *problem)
+{
+    gyre_error *error = user;
+
+    if (!problem->note)
+        snprintf(error->text, sizeof(error->text), "%s: %s", problem->what,
+                 problem->text);
+}
+
+static const char *check(trial *t, gyre_error *error)
+{
+    gyre_store_options options = fault_options("posix");
+    gyre_fsck_report report = {.size = sizeof(report)};
+
+    t->checked++;
+    if (gyre_store_fsck(t->context, t->place.store, &options, 0, keep_problem,
+                        error, &report, error) != GYRE_OK)
+        return "fsck";
+    t->notes += report.notes > 0;
+    return report.problems > 0 ? "fsck finds a problem" : NULL;
+}
+
 static int judge(void *user, const explorer_state *state)
 {
     trial *t = user;
     gyre_store_options options = fault_options("posix");
     gyre_error error = {GYRE_OK, ""};
-    const char *wrong = "opening";
+    const char *wrong;
     gyre_store *store;
     gyre_status status;
 
     options.fast = t->fast;
     options.commit_every = t->commit_every;
     t->seen++;
+    if (t->fsck != 0 && t->seen % t->fsck == 0) {
+        wrong = check(t, &error);
+        if (wrong != NULL)
+            return tell_bad(t, wrong, state, &error);
+    }
+    wrong = "opening";
     status = fault_open(t->context, &t->place, &options, &store, &error);
     /* In place a round that has begun costs the store, which must say so. */
     if (status == GYRE_DIRTY && t->model.in_place && state->unflushed > 0) {
@@ -166,23 +255,19 @@ static int judge(void *user, const explorer_state *state)
             wrong = go_on(t, store, &error);
         gyre_store_close(store);
     }
-    if (wrong != NULL && !t->lenient && t->told++ < 5)
-        printf("# bad: %s (place %zu, mark %llu, %zu unflushed, %zu landed, "
-               "%zu torn): %s\n",
-               wrong, state->place, (unsigned long long)state->mark,
-               state->unflushed, state->landed, state->torn, error.text);
-    return wrong != NULL;
+    return wrong != NULL && tell_bad(t, wrong, state, &error);
 }
 
 static uint64_t tell(const trial *t, const char *what,
                      const explorer_counts *counts)
 {
     printf("# %s, %s open: states: %llu, bad: %llu (up to %zu unflushed, "
-           "%llu dirty, %llu went on)\n",
+           "%llu dirty, %llu went on, %llu checked: %llu with notes)\n",
            what, t->fast ? "fast" : "verifying",
            (unsigned long long)counts->states, (unsigned long long)counts->bad,
            counts->most_unflushed, (unsigned long long)t->dirty,
-           (unsigned long long)t->continued);
+           (unsigned long long)t->continued, (unsigned long long)t->checked,
+           (unsigned long long)t->notes);
     fflush(stdout);
     return counts->bad;
 }
@@ -197,9 +282,11 @@ static uint64_t explore_all(trial *t, const char *what, bool fast)
 
     t->fast = fast;
     t->go_on = fast ? 0 : 5;
-    t->continued = t->dirty = 0;
+    t->fsck = fast || t->model.in_place ? 0 : 3;
+    t->continued = t->dirty = t->checked = t->notes = 0;
     explorer_all(t->explorer, most, tears, 1, judge, t, &counts);
     assert_true(counts.states > 100);
+    assert_int_equal(t->fsck != 0, t->notes > 0);
     return tell(t, what, &counts);
 }
 
@@ -254,6 +341,12 @@ static void test_in_place(void **state)
     small("in place", 1, "auto", IN_PLACE);
 }
 
+static void test_coded(void **state)
+{
+    (void)state;
+    small("coded", 2, "auto", CODED);
+}
+
 /* ---- a larger store: samples ------------------------------------------ */
 
 static void test_samples(void **state)
@@ -276,6 +369,50 @@ static void test_samples(void **state)
     }
     end(t);
     assert_int_equal(bad, 0);
+}
+
+/* ---- after an error --------------------------------------------------- */
+
+/* Each operation of the run fails once: what a crash leaves then and later. */
+static void after_errors(const char *what, uint32_t commit_every, bool reopen,
+                         kind how)
+{
+    trial *t = begin(2, 1, commit_every, "posix", how);
+    unsigned stride = fault_stride(5);
+    fault_saved fresh;
+    explorer_counts counts = {0};
+    uint64_t n = 1;
+
+    t->reopen = reopen;
+    explorer_reset(t->explorer);
+    fault_save(&t->place, &fresh);
+    for (bool reached = true; reached; n += stride) {
+        char io[64];
+
+        snprintf(io, sizeof(io), "faulty:posix,fail=%llu",
+                 (unsigned long long)n);
+        fault_restore(&fresh);
+        reached = record_again(t, io);
+        explorer_take(t->explorer, t->recorder, NULL, NULL);
+        explorer_all(t->explorer, 2, 1, n, judge, t, &counts);
+    }
+    fault_saved_free(&fresh);
+    (void)tell(t, what, &counts);
+    end(t);
+    assert_true(n > 25);
+    assert_int_equal(counts.bad, 0);
+}
+
+static void test_after_errors(void **state)
+{
+    (void)state;
+    after_errors("after an error", 1, false, PLAIN);
+}
+
+static void test_after_errors_reopened(void **state)
+{
+    (void)state;
+    after_errors("after an error, reopened, commit every 2", 2, true, EARLY);
 }
 
 /* ---- tests of the test ------------------------------------------------ */
@@ -344,7 +481,10 @@ int main(void)
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_early_every_3),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_coded),
         cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_after_errors),
+        cmocka_unit_test(test_after_errors_reopened),
         cmocka_unit_test(test_flushes_matter),
     };
 

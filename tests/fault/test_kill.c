@@ -34,8 +34,8 @@ typedef struct trial {
     uint64_t killed, lost; /* children, rounds that went with them */
 } trial;
 
-static trial *begin(size_t devices, bool disk, uint32_t commit_every,
-                    bool early, uint64_t scale)
+static trial *begin_as(bool coded, size_t devices, bool disk,
+                       uint32_t commit_every, bool early, uint64_t scale)
 {
     trial *t = calloc(1, sizeof(*t));
     gyre_context *context = NULL;
@@ -44,6 +44,7 @@ static trial *begin(size_t devices, bool disk, uint32_t commit_every,
     gyre_store *store;
 
     fault_model_make(&t->model, scale);
+    t->model.coded = coded;
     fault_place_make(&t->place, devices, disk);
     fault_ok(gyre_context_create(NULL, &context, &error), &error);
     fault_ok(
@@ -59,6 +60,12 @@ static trial *begin(size_t devices, bool disk, uint32_t commit_every,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(t->shared != MAP_FAILED);
     return t;
+}
+
+static trial *begin(size_t devices, bool disk, uint32_t commit_every,
+                    bool early, uint64_t scale)
+{
+    return begin_as(false, devices, disk, commit_every, early, scale);
 }
 
 static void end(trial *t)
@@ -221,6 +228,12 @@ static void test_commit_every_2(void **state)
     every_operation(begin(3, false, 2, false, 1), "auto");
 }
 
+static void test_coded(void **state)
+{
+    (void)state;
+    every_operation(begin_as(true, 2, false, 1, false, 1), "auto");
+}
+
 static void test_early(void **state)
 {
     (void)state;
@@ -369,7 +382,7 @@ int main(void)
         cmocka_unit_test(test_posix),          cmocka_unit_test(test_uring),
         cmocka_unit_test(test_commit_every_2), cmocka_unit_test(test_early),
         cmocka_unit_test(test_random_moments), cmocka_unit_test(test_create),
-        cmocka_unit_test(test_second_process),
+        cmocka_unit_test(test_second_process), cmocka_unit_test(test_coded),
     };
 
     return cmocka_run_group_tests_name("kill", tests, NULL, NULL);

@@ -54,14 +54,38 @@ static const float dynamic8[128] = {
 static const float dynamic4[8] = {0.0f,
                                   L1_(1, 3) L2_(2, 3) L2_(4, 3) L1_(6, 3) 1.0f};
 
-/* The level at or below y, 0 <= y <= 1; count is a power of two. */
-GY_INLINE_ uint32_t level_below(const float *table, uint32_t count, float y)
+/* The same level by arithmetic, which a vector can do; bits = 7 or 3. */
+GY_INLINE_ float level_of(int32_t m, int32_t bits)
 {
-    uint32_t low = 0, step = count / 2;
+    float whole = (float)m;
+    uint32_t f = (gy_to_bits(whole) >> 23) - 127u;         /* m = 2^f + k */
+    float part = whole * gy_bits((127u - f) << 23) - 1.0f; /* k / 2^f */
+    float half = gy_bits((126u - f) << 23);
+    float decade = gy_bits((uint32_t)(127 - 2 * (bits - (int32_t)f)) << 23);
+    float level = (1.0f + 3.0f * (part + half)) * decade;
 
-    for (; step > 0; step /= 2)
-        low += table[low + step] <= y ? step : 0;
-    return low;
+    level = m == (1 << bits) - 1 ? 1.0f : level;
+    return m == 0 ? 0.0f : level;
+}
+
+/* The level at or below y, 0 <= y <= 1: the one whose cell of its decade y is
+ * in, or the one before. */
+GY_INLINE_ int32_t level_below(float y, int32_t bits)
+{
+    int32_t e = (126 - (int32_t)(gy_to_bits(y) >> 23)) >> 1;
+    int32_t f, k, m;
+    float cell;
+
+    e = e < 0 ? 0 : e;
+    e = e > bits - 1 ? bits - 1 : e;
+    f = bits - 1 - e;
+    /* 4^e y is in [1/4, 1); four times it, minus one, in [0, 3) */
+    cell = (y * gy_bits((uint32_t)(129 + 2 * e) << 23) - 1.0f) *
+           (gy_bits((uint32_t)(127 + f) << 23) * (1.0f / 3.0f));
+    k = (int32_t)gy_max(cell, 0.0f);
+    m = (1 << f) + k;
+    m = m > (2 << f) - 1 ? (2 << f) - 1 : m;
+    return level_of(m, bits) <= y ? m : m - 1;
 }
 
 /* ---- payload ---------------------------------------------------------- */
@@ -85,6 +109,14 @@ GY_INLINE_ float scale_of(uint32_t largest, float levels)
     return s;
 }
 
+/* 1 / s, for a product is several times as fast as a quotient; false where it
+ * is not finite or s too coarse a number, and quotients are taken. */
+GY_INLINE_ int inverse_of(float s, float *inverse)
+{
+    *inverse = 1.0f / s;
+    return s >= 0x1p-126f;
+}
+
 /* Uniform in [0, 1), 24 bits. */
 GY_INLINE_ float chance(const uint32_t *key, uint32_t counter)
 {
@@ -102,9 +134,9 @@ GY_INLINE_ void key_of(const gyre_compress *job, uint32_t *key)
 /* ---- rounding --------------------------------------------------------- */
 
 /* Signed numbers of steps of one block; s > 0. */
-GY_INLINE_ void round_linear(const float *x, size_t n, float s, int32_t most,
-                             const uint32_t *key, uint32_t counter,
-                             int8_t *code, float *kept)
+GY_INLINE_ void round_linear(const float *x, size_t n, float s, float inverse,
+                             const int fast, int32_t most, const uint32_t *key,
+                             uint32_t counter, int8_t *code, float *kept)
 {
     const float big = 12582912.0f; /* 1.5 2^23: rounds to whole numbers */
     const float limit = (float)most;
@@ -112,7 +144,7 @@ GY_INLINE_ void round_linear(const float *x, size_t n, float s, int32_t most,
     GY_NO_ALIAS_
     for (size_t i = 0; i < n; i++) {
         float magnitude = gy_abs(x[i]);
-        float t = gy_min(magnitude / s, limit);
+        float t = gy_min(fast ? magnitude * inverse : magnitude / s, limit);
         float j = (t + big) - big;
 
         if (key != NULL) {
@@ -131,29 +163,55 @@ GY_INLINE_ void round_linear(const float *x, size_t n, float s, int32_t most,
     }
 }
 
-GY_INLINE_ void round_dynamic(const float *x, size_t n, float s,
-                              const float *table, uint32_t count,
+GY_INLINE_ void round_dynamic(const float *x, size_t n, float s, float inverse,
+                              const int fast, const int32_t bits,
                               const uint32_t *key, uint32_t counter,
                               int8_t *code, float *kept)
 {
+    const int32_t last = (1 << bits) - 1;
+    const float least = level_of(1, bits) * s;
+
+    GY_NO_ALIAS_
     for (size_t i = 0; i < n; i++) {
         float magnitude = gy_abs(x[i]);
-        float y = gy_min(magnitude / s, 1.0f);
-        uint32_t m = level_below(table, count, y);
-        float level;
+        float y = gy_min(fast ? magnitude * inverse : magnitude / s, 1.0f);
+        int32_t m = level_below(y, bits);
+        float low = level_of(m, bits);
+        float high = level_of(m < last ? m + 1 : last, bits);
+        int32_t negative, up;
 
-        if (m + 1 < count) {
-            float low = table[m], gap = table[m + 1] - low;
-            int up = key != NULL
-                         ? chance(key, counter + (uint32_t)i) * gap < y - low
-                     : m == 0 ? magnitude + magnitude >= table[1] * s
-                              : y - low >= table[m + 1] - y;
+        if (key != NULL)
+            up = chance(key, counter + (uint32_t)i) * (high - low) < y - low;
+        else
+            up = m == 0 ? magnitude + magnitude >= least : y - low >= high - y;
+        m = up && m < last ? m + 1 : m;
+        negative = x[i] < 0.0f && m > 0;
+        low = level_of(m, bits) * s;
+        kept[i] = negative ? -low : low;
+        code[i] = (int8_t)(negative ? m | (last + 1) : m);
+    }
+}
 
-            m += (uint32_t)up;
-        }
-        level = table[m] * s;
-        kept[i] = x[i] < 0.0f && m > 0 ? -level : level;
-        code[i] = (int8_t)(x[i] < 0.0f && m > 0 ? m | count : m);
+/* A loop for each set of constants: without tests it is one of vectors. */
+GY_INLINE_ void round_by(const gy_values *v, const float *x, size_t n, float s,
+                         float inverse, const int fast, const uint32_t *key,
+                         uint32_t counter, int8_t *code, float *kept)
+{
+    const int wide = (int)v->bits == 8;
+
+    if ((int)v->map == MAP_DYNAMIC) {
+        if (wide && key != NULL)
+            round_dynamic(x, n, s, inverse, fast, 7, key, counter, code, kept);
+        else if (wide)
+            round_dynamic(x, n, s, inverse, fast, 7, NULL, 0, code, kept);
+        else
+            round_dynamic(x, n, s, inverse, fast, 3, key, counter, code, kept);
+    } else if (key != NULL) {
+        round_linear(x, n, s, inverse, fast, wide ? 127 : 7, key, counter, code,
+                     kept);
+    } else {
+        round_linear(x, n, s, inverse, fast, wide ? 127 : 7, NULL, 0, code,
+                     kept);
     }
 }
 
@@ -161,10 +219,10 @@ GY_INLINE_ void round_block(const gy_values *v, const float *x, size_t n,
                             const uint32_t *key, uint32_t counter,
                             uint8_t *scale, int8_t *code, float *kept)
 {
-    const int wide = (int)v->bits == 8;
-    const int dynamic = (int)v->map == MAP_DYNAMIC;
-    const int32_t most = wide ? 127 : 7;
-    float s = scale_of(gy_largest(x, n), dynamic ? 1.0f : (float)most);
+    const float most = (int)v->map == MAP_DYNAMIC ? 1.0f
+                       : (int)v->bits == 8        ? 127.0f
+                                                  : 7.0f;
+    float s = scale_of(gy_largest(x, n), most), inverse;
 
     gy_put32(scale, gy_to_bits(s));
     if (s == 0.0f) {
@@ -172,13 +230,10 @@ GY_INLINE_ void round_block(const gy_values *v, const float *x, size_t n,
         __builtin_memset(kept, 0, n * sizeof(kept[0]));
         return;
     }
-    if (dynamic)
-        round_dynamic(x, n, s, wide ? dynamic8 : dynamic4, (uint32_t)most + 1u,
-                      key, counter, code, kept);
-    else if (key != NULL)
-        round_linear(x, n, s, most, key, counter, code, kept);
+    if (inverse_of(s, &inverse))
+        round_by(v, x, n, s, inverse, 1, key, counter, code, kept);
     else
-        round_linear(x, n, s, most, NULL, 0, code, kept);
+        round_by(v, x, n, s, inverse, 0, key, counter, code, kept);
 }
 
 /* ---- the loops -------------------------------------------------------- */

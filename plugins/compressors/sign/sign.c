@@ -12,6 +12,10 @@
       "elements of a scale: a power of two, 32 to 1024")
 #include <gyre/plugin.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 enum { LANES = 16 };
 
 static size_t sign_bytes(const double *values, size_t n)
@@ -21,14 +25,26 @@ static size_t sign_bytes(const double *values, size_t n)
     return 4 * ((n + block - 1) / block) + gy_round4((n + 7) / 8);
 }
 
+/* Half of the lanes: as vectors they stay in registers. */
+typedef float floats __attribute__((vector_size(32)));
+typedef double doubles __attribute__((vector_size(64)));
+
 GY_INLINE_ float mean_of(const float *x, size_t n)
 {
-    double lane[LANES] = {0};
+    doubles sum[2] = {{0}};
+    double lane[LANES];
     size_t i = 0;
 
     for (; i + LANES <= n; i += LANES)
-        for (size_t l = 0; l < LANES; l++)
-            lane[l] += (double)gy_abs(x[i + l]);
+        for (size_t h = 0; h < 2; h++) {
+            floats part;
+
+            __builtin_memcpy(&part, x + i + h * LANES / 2, sizeof(part));
+            for (size_t l = 0; l < LANES / 2; l++)
+                part[l] = gy_abs(part[l]);
+            sum[h] += __builtin_convertvector(part, doubles);
+        }
+    __builtin_memcpy(lane, sum, sizeof(lane));
     for (size_t l = 0; i + l < n; l++)
         lane[l] += (double)gy_abs(x[i + l]);
     for (size_t half = LANES / 2; half > 0; half /= 2)
@@ -47,25 +63,47 @@ GY_INLINE_ uint8_t signs_of(const float *x, size_t n)
     return (uint8_t)bits;
 }
 
+#if defined(__x86_64__)
+GY_AVX2_ static void signs_avx2(const float *x, size_t n, uint8_t *bits)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    size_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        bits[i / 8] = (uint8_t)_mm256_movemask_ps(
+            _mm256_cmp_ps(_mm256_loadu_ps(x + i), zero, _CMP_LT_OQ));
+    if (i < n)
+        bits[i / 8] = signs_of(x + i, n - i);
+}
+#endif
+
+GY_INLINE_ void put_signs(const float *x, size_t n, uint8_t *bits, int isa)
+{
+#if defined(__x86_64__)
+    if (isa != GYRE_LOOP_SCALAR) {
+        signs_avx2(x, n, bits);
+        return;
+    }
+#endif
+    (void)isa;
+    for (size_t i = 0; i < n; i += 8)
+        bits[i / 8] = signs_of(x + i, n - i);
+}
+
 GY_INLINE_ size_t compress(const gyre_compress *job, int isa)
 {
     size_t block = (size_t)GY_VALUES_(job->values)->block, n = job->n;
-    size_t scales = 4 * ((n + block - 1) / block), i;
-    uint8_t *bits = job->payload + scales;
+    size_t scales = 4 * ((n + block - 1) / block);
 
-    (void)isa;
     for (size_t at = 0; at < n; at += block) {
         size_t end = n - at < block ? n : at + block;
         float s = mean_of(job->x + at, end - at);
 
         gy_put32(job->payload + at / block * 4, gy_to_bits(s));
-        for (i = at; i < end; i++)
+        for (size_t i = at; i < end; i++)
             job->kept[i] = job->x[i] < 0.0f ? -s : s;
     }
-    for (i = 0; i + 8 <= n; i += 8)
-        bits[i / 8] = signs_of(job->x + i, 8);
-    if (i < n)
-        bits[i / 8] = signs_of(job->x + i, n - i);
+    put_signs(job->x, n, job->payload + scales, isa);
     return gy_pad4(job->payload, scales + (n + 7) / 8);
 }
 

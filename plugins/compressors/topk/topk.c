@@ -100,9 +100,10 @@ GY_INLINE_ arrays arrays_of(const shape *s, size_t count, uint8_t *payload)
 
 /* Write the chosen elements of one block behind `first` entries. */
 GY_INLINE_ void put_block(const shape *s, const arrays *to, size_t first,
-                          size_t block, const float *x, const uint32_t *index,
-                          size_t count, float *kept)
+                          size_t block, const gyre_compress *job,
+                          const uint32_t *index, size_t count)
 {
+    const float *x = job->x + block * s->block;
     uint32_t most = 0;
     int e = 0;
 
@@ -133,7 +134,12 @@ GY_INLINE_ void put_block(const shape *s, const arrays *to, size_t first,
         } else {
             gy_put32(to->value + 4 * at, gy_to_bits(value));
         }
-        kept[index[i]] = value;
+        if (job->sparse != NULL) {
+            job->sparse->index[at] = (uint32_t)(block * s->block) + index[i];
+            job->sparse->kept[at] = value;
+        } else {
+            job->kept[block * s->block + index[i]] = value;
+        }
     }
 }
 
@@ -294,26 +300,30 @@ GY_INLINE_ size_t compress(const gyre_compress *job, int isa)
     size_t count = 0, blocks = 0;
     arrays to;
 
-    __builtin_memset(job->kept, 0, job->n * sizeof(job->kept[0]));
-    if (s.global) {
+    if (job->sparse == NULL)
+        __builtin_memset(job->kept, 0, job->n * sizeof(job->kept[0]));
+    if (s.global)
         count = choose_global(job, index, isa);
-        if (count == 0)
-            return 0;
-        to = arrays_of(&s, count, job->payload);
-        put_block(&s, &to, 0, 0, job->x, index, count, job->kept);
+    else {
+        count = job->n / s.block * whole;
+        if (job->n % s.block > 0)
+            count += (size_t)part_of(v->ratio, job->n % s.block);
+    }
+    if (job->sparse != NULL)
+        job->sparse->count = count;
+    if (count == 0)
+        return 0;
+    to = arrays_of(&s, count, job->payload);
+    if (s.global) {
+        put_block(&s, &to, 0, 0, job, index, count);
         return gy_pad4(job->payload, used_bytes(&s, count, 1));
     }
-    count = job->n / s.block * whole;
-    if (job->n % s.block > 0)
-        count += (size_t)part_of(v->ratio, job->n % s.block);
-    to = arrays_of(&s, count, job->payload);
     for (size_t at = 0; at < job->n; at += s.block, blocks++) {
         size_t n = job->n - at < s.block ? job->n - at : s.block;
         size_t k = n == s.block ? whole : (size_t)part_of(v->ratio, n);
 
         largest(job->x + at, n, k, index, isa);
-        put_block(&s, &to, blocks * whole, blocks, job->x + at, index, k,
-                  job->kept + at);
+        put_block(&s, &to, blocks * whole, blocks, job, index, k);
     }
     return gy_pad4(job->payload, used_bytes(&s, count, blocks));
 }
@@ -423,7 +433,7 @@ GYRE_CODEC_LOOPS(compress, decompress, survey)
 
 static const gyre_compressor topk = {sizeof(gyre_compressor),
                                      1,
-                                     0,
+                                     GYRE_CODEC_SPARSE,
                                      sizeof(summary),
                                      sizeof(decided),
                                      gy_codec_loops_,

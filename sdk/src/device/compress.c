@@ -94,6 +94,7 @@ static gyre_status survey(gyre_context *context, gyre_feedback_job *job,
     do {
         memset(summary, 0, bytes);
         gyre_feedback_survey(job, pass, job->n, summary);
+        job->mixed = job->e_next != NULL;
     } while (job->finite && gyre_codec_decide(job->codec, pass++, summary,
                                               job->n, job->n, decided));
     gyre_free(context, summary, 1, bytes);

@@ -71,6 +71,9 @@ uint64_t gyre_device_hash(const uint8_t *data, const gyre_var *vars,
  * infinite.  The same bits on every instruction set. */
 double gyre_device_leaf(gyre_isa isa, const float *g, size_t n, int *finite);
 
+/* The same sum when all of them are known to be finite. */
+double gyre_device_leaf_finite(gyre_isa isa, const float *g, size_t n);
+
 /* dst += src, n elements; the plain f32 sum. */
 void gyre_device_add(float *dst, const float *src, size_t n);
 
@@ -84,9 +87,8 @@ typedef struct gyre_device_spec {
     const gyre_codec *codec; /* of wire segments; NULL: raw gradients only */
     const gyre_state_codec *states; /* of each variable */
     size_t vars;
-    size_t grains;         /* the most of one job */
-    size_t gradient_bytes; /* the most of one job's gradients, raw or wire */
-    uint32_t lanes;        /* wanted; 0: 2 */
+    size_t grains;  /* the most of one job */
+    uint32_t lanes; /* wanted; 0: 2 */
     int allow_inexact;
 } gyre_device_spec;
 
@@ -104,8 +106,10 @@ gyre_status gyre_device_open(gyre_context *context,
 void gyre_device_close(gyre_device *device);
 
 uint32_t gyre_device_lanes(const gyre_device *device);
-/* Memory on the device itself, bytes; 0 for cpu. */
+/* Memory on the device itself, bytes; 0 for cpu.  The same before it is opened,
+ * and with it *host: the page-locked memory through which gradients go. */
 uint64_t gyre_device_memory(const gyre_device *device);
+uint64_t gyre_device_plan_memory(const gyre_device_spec *spec, uint64_t *host);
 /* Tell it of memory that jobs' data will lie in, so that it can be locked. */
 void gyre_device_pin(gyre_device *device, void *data, size_t bytes);
 void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);
@@ -114,8 +118,10 @@ void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);
  * Give a job to an idle lane; it, its data and segments stay alone until
  * `finish` has returned, which fills in the checksums.  A gradient need live
  * only until submit returns.  cpu does all of it in `submit`.  One thread at a
- * time per device.  Errors: IO (the device failed), CORRUPT (a wire payload),
- * NO_MEMORY.  After an error the lane is idle and data are not defined.
+ * time per device.  What a payload that its codec would refuse does to its own
+ * grain is told in `refused` by cpu and not defined elsewhere; nothing else is
+ * touched.  Errors: IO (the device failed), RANGE (more than it was opened
+ * for).  After an error the lane is idle and data are not defined.
  */
 gyre_status gyre_device_submit(gyre_device *device, uint32_t lane,
                                gyre_update_job *job, gyre_error *error);

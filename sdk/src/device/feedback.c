@@ -7,134 +7,207 @@
 
 #include <string.h>
 
-/* The next grain's lines are asked for while this one is worked on: selection
- * and rounding leave the processor no sight of it. */
-enum { LINE = 64 };
-
 /*
  * a = fma(g, q, kappa e) + 0: adding zero makes -0 a +0, so that what is sent
  * and what stays always add up to the same bits.  |bits| of a non-finite number
- * exceed those of any finite one; their maximum tells.
+ * exceed those of any finite one; their maximum is returned.  a may be e.
  */
-#define MIX_BODY(name, attribute)                                          \
-    attribute static int32_t name(const float *g, const float *e, float q, \
-                                  float kappa, size_t n, float *a)         \
-    {                                                                      \
-        int32_t most = 0;                                                  \
-                                                                           \
-        if (e == NULL)                                                     \
-            for (size_t i = 0; i < n; i++)                                 \
-                a[i] = g[i] * q + 0.0f;                                    \
-        else                                                               \
-            for (size_t i = 0; i < n; i++) {                               \
-                float kept = kappa * e[i];                                 \
-                                                                           \
-                a[i] = __builtin_fmaf(g[i], q, kept) + 0.0f;               \
-            }                                                              \
-        for (size_t i = 0; i < n; i++) {                                   \
-            int32_t bits;                                                  \
-                                                                           \
-            memcpy(&bits, &a[i], sizeof(bits));                            \
-            bits &= 0x7fffffff;                                            \
-            most = bits > most ? bits : most;                              \
-        }                                                                  \
-        return most;                                                       \
-    }                                                                      \
-    attribute static void name##_rest(const float *a, const float *kept,   \
-                                      size_t n, float *e)                  \
-    {                                                                      \
-        for (size_t i = 0; i < n; i++)                                     \
-            e[i] = a[i] - kept[i];                                         \
+#define MIX_BODY(name, attribute)                                            \
+    attribute static int32_t name(const float *g, const float *e, float q,   \
+                                  float kappa, size_t n, float *a)           \
+    {                                                                        \
+        int32_t most = 0;                                                    \
+                                                                             \
+        NO_ALIAS                                                             \
+        for (size_t i = 0; i < n; i++) {                                     \
+            float kept = kappa * e[i];                                       \
+            float sum = __builtin_fmaf(g[i], q, kept) + 0.0f;                \
+            int32_t bits;                                                    \
+                                                                             \
+            memcpy(&bits, &sum, sizeof(bits));                               \
+            bits &= 0x7fffffff;                                              \
+            most = bits > most ? bits : most;                                \
+            a[i] = sum;                                                      \
+        }                                                                    \
+        return most;                                                         \
+    }                                                                        \
+    attribute static int32_t name##_plain(const float *g, float q, size_t n, \
+                                          float *a)                          \
+    {                                                                        \
+        int32_t most = 0;                                                    \
+                                                                             \
+        NO_ALIAS                                                             \
+        for (size_t i = 0; i < n; i++) {                                     \
+            float sum = g[i] * q + 0.0f;                                     \
+            int32_t bits;                                                    \
+                                                                             \
+            memcpy(&bits, &sum, sizeof(bits));                               \
+            bits &= 0x7fffffff;                                              \
+            most = bits > most ? bits : most;                                \
+            a[i] = sum;                                                      \
+        }                                                                    \
+        return most;                                                         \
+    }                                                                        \
+    attribute static void name##_rest(const float *a, const float *kept,     \
+                                      size_t n, float *e)                    \
+    {                                                                        \
+        NO_ALIAS                                                             \
+        for (size_t i = 0; i < n; i++)                                       \
+            e[i] = a[i] - kept[i];                                           \
     }
+
+#if defined(__clang__)
+#define NO_ALIAS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define NO_ALIAS _Pragma("GCC ivdep")
+#endif
+
+#if defined(__clang__)
+#define WIDE ""
+#else
+#define WIDE ",prefer-vector-width=512"
+#endif
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,fma" WIDE)))
 
 MIX_BODY(mix_scalar, )
 #if defined(__x86_64__)
 MIX_BODY(mix_avx2, __attribute__((target("avx2,fma"))))
-MIX_BODY(mix_avx512, __attribute__((target("avx512f,avx512dq,avx512vl,fma"))))
+MIX_BODY(mix_avx512, AVX512)
 #endif
 
-static int32_t mix(gyre_isa isa, const float *g, const float *e, float q,
-                   float kappa, size_t n, float *a)
-{
+typedef struct loops {
+    int32_t (*mix)(const float *g, const float *e, float q, float kappa,
+                   size_t n, float *a);
+    int32_t (*plain)(const float *g, float q, size_t n, float *a);
+    void (*rest)(const float *a, const float *kept, size_t n, float *e);
+} loops;
+
+static const loops by_isa[GYRE_ISA_COUNT] = {
+    {mix_scalar, mix_scalar_plain, mix_scalar_rest},
 #if defined(__x86_64__)
-    if (isa == GYRE_ISA_AVX512)
-        return mix_avx512(g, e, q, kappa, n, a);
-    if (isa == GYRE_ISA_AVX2)
-        return mix_avx2(g, e, q, kappa, n, a);
+    {mix_avx2, mix_avx2_plain, mix_avx2_rest},
+    {mix_avx512, mix_avx512_plain, mix_avx512_rest},
 #endif
-    (void)isa;
-    return mix_scalar(g, e, q, kappa, n, a);
-}
+};
 
-static void take_rest(gyre_isa isa, const float *a, const float *kept, size_t n,
-                      float *e)
-{
-#if defined(__x86_64__)
-    if (isa == GYRE_ISA_AVX512) {
-        mix_avx512_rest(a, kept, n, e);
-        return;
-    }
-    if (isa == GYRE_ISA_AVX2) {
-        mix_avx2_rest(a, kept, n, e);
-        return;
-    }
-#endif
-    (void)isa;
-    mix_scalar_rest(a, kept, n, e);
-}
+/* The processor's own fetching stops at the end of a page, which is a grain's
+ * end too, and selection and rounding leave it no sight of the next: its first
+ * lines are asked for while this grain is worked on. */
+enum { LINE = 64 / sizeof(float), LINES = 16 };
 
-static void fetch(const float *array, size_t n)
+static void fetch(const float *array, uint64_t left)
 {
-    if (array == NULL)
-        return;
-    for (size_t i = 0; i < n; i += LINE / sizeof(float))
+    for (size_t i = 0; i < (size_t)LINES * LINE && i < left; i += LINE)
         __builtin_prefetch(array + i);
 }
 
-/* a of the grain at `at`; its length; *finite cleared when need be. */
-static size_t grain_mix(const gyre_feedback_job *job, uint64_t at, float *a,
-                        int *finite)
+static size_t grain_of(const gyre_feedback_job *job, uint64_t at)
 {
-    const float *e = job->e == NULL ? NULL : job->e + at;
-    size_t n = job->n - at < GYRE_CODEC_GRAIN ? (size_t)(job->n - at)
-                                              : (size_t)GYRE_CODEC_GRAIN;
-    size_t next = job->n - at - n < n ? (size_t)(job->n - at - n) : n;
-    int32_t most = mix(job->isa, job->g + at, e, job->q, job->kappa, n, a);
+    uint64_t left = job->n - at;
 
-    fetch(job->g + at + n, next);
-    fetch(e == NULL ? NULL : e + n, next);
-    if (most >= 0x7f800000)
-        *finite = 0;
-    return n;
+    return left < GYRE_CODEC_GRAIN ? (size_t)left : (size_t)GYRE_CODEC_GRAIN;
+}
+
+/* a of the grain at `at`, into `room` when it is not there already; NULL when
+ * it is not finite. */
+static float *mix_grain(const gyre_feedback_job *job, uint64_t at, float *room)
+{
+    const loops *with = &by_isa[job->isa];
+    size_t n = grain_of(job, at);
+    uint64_t next = at + n;
+    int32_t most;
+
+    if (job->mixed) {
+        fetch(job->e_next + next, job->n - next);
+        return job->e_next + at;
+    }
+    if (job->e == NULL)
+        most = with->plain(job->g + at, job->q, n, room);
+    else
+        most = with->mix(job->g + at, job->e + at, job->q, job->kappa, n, room);
+    fetch(job->g + next, job->n - next);
+    if (job->e != NULL)
+        fetch(job->e + next, job->n - next);
+    return most < 0x7f800000 ? room : NULL;
+}
+
+/* Sums of squares of a list, as gyre_device_leaf would have of the whole grain:
+ * adding the square of 0 to a lane changes nothing. */
+static double sparse_leaf(const gyre_sparse *sparse)
+{
+    enum { LANES = 16 };
+    double lane[LANES] = {0};
+
+    for (size_t j = 0; j < sparse->count; j++) {
+        double x = (double)sparse->kept[j];
+
+        lane[sparse->index[j] % LANES] += x * x;
+    }
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
+typedef struct scratch {
+    float a[GYRE_CODEC_GRAIN], kept[GYRE_CODEC_GRAIN];
+    gyre_sparse sparse;
+} scratch;
+
+/* A codec that lists what it kept leaves the residual where a already is. */
+static void grain_sparse(const gyre_feedback_job *job, uint64_t at, float *a,
+                         gyre_compress *grain, gyre_wire_writer *writer,
+                         gyre_sparse *sparse)
+{
+    grain->sparse = sparse;
+    gyre_wire_add(writer, gyre_codec_compress(job->codec, grain));
+    if (job->e_next != NULL)
+        for (size_t j = 0; j < sparse->count; j++)
+            a[sparse->index[j]] -= sparse->kept[j];
+    if (job->leaves != NULL)
+        job->leaves[at / GYRE_CODEC_GRAIN] = sparse_leaf(sparse);
+}
+
+static void grain_dense(const gyre_feedback_job *job, uint64_t at,
+                        const float *a, gyre_compress *grain,
+                        gyre_wire_writer *writer, float *kept)
+{
+    grain->kept = kept;
+    gyre_wire_add(writer, gyre_codec_compress(job->codec, grain));
+    if (job->e_next != NULL)
+        by_isa[job->isa].rest(a, kept, grain->n, job->e_next + at);
+    if (job->leaves != NULL)
+        job->leaves[at / GYRE_CODEC_GRAIN] =
+            gyre_device_leaf_finite(job->isa, kept, grain->n);
 }
 
 void gyre_feedback_run(gyre_feedback_job *job)
 {
-    float a[GYRE_CODEC_GRAIN], kept[GYRE_CODEC_GRAIN];
+    const bool sparse = gyre_codec_flags(job->codec) & GYRE_CODEC_SPARSE;
     gyre_fp saved = gyre_fp_pin();
     gyre_wire_writer writer;
-    int finite = 1, unused;
+    bool finite = true;
+    scratch s;
 
     gyre_wire_begin(&writer, job->codec, job->n, job->wire);
-    for (uint64_t at = 0; at < job->n && finite; at += GYRE_CODEC_GRAIN) {
-        size_t n = grain_mix(job, at, a, &finite);
+    for (uint64_t at = 0; at < job->n; at += GYRE_CODEC_GRAIN) {
+        bool there = sparse && job->e_next != NULL;
+        float *a = mix_grain(job, at, there ? job->e_next + at : s.a);
         gyre_compress grain = {.decided = job->decided,
-                               .n = n,
+                               .n = grain_of(job, at),
                                .x = a,
                                .index = job->index + at,
                                .place = job->place + at,
                                .key = {job->key[0], job->key[1]},
-                               .payload = gyre_wire_next(&writer),
-                               .kept = kept};
+                               .payload = gyre_wire_next(&writer)};
 
+        finite = a != NULL;
         if (!finite)
             break;
-        gyre_wire_add(&writer, gyre_codec_compress(job->codec, &grain));
-        if (job->e_next != NULL)
-            take_rest(job->isa, a, kept, n, job->e_next + at);
-        if (job->leaves != NULL)
-            job->leaves[at / GYRE_CODEC_GRAIN] =
-                gyre_device_leaf(job->isa, kept, n, &unused);
+        if (sparse)
+            grain_sparse(job, at, a, &grain, &writer, &s.sparse);
+        else
+            grain_dense(job, at, a, &grain, &writer, s.kept);
     }
     job->bytes = finite ? gyre_wire_end(&writer) : 0;
     job->finite = finite;
@@ -144,18 +217,19 @@ void gyre_feedback_run(gyre_feedback_job *job)
 void gyre_feedback_survey(gyre_feedback_job *job, uint32_t pass,
                           uint64_t elements, void *summary)
 {
-    float a[GYRE_CODEC_GRAIN];
+    const bool keep = pass == 0 && job->e_next != NULL;
+    float room[GYRE_CODEC_GRAIN];
     gyre_fp saved = gyre_fp_pin();
-    int finite = 1;
+    const float *a = room;
 
-    for (uint64_t at = 0; at < job->n && finite; at += GYRE_CODEC_GRAIN) {
-        size_t n = grain_mix(job, at, a, &finite);
-
-        if (finite)
-            gyre_codec_survey(job->codec, pass, job->decided, a, n,
-                              job->place + at, elements, summary);
+    for (uint64_t at = 0; at < job->n && a != NULL; at += GYRE_CODEC_GRAIN) {
+        a = mix_grain(job, at, keep ? job->e_next + at : room);
+        if (a != NULL)
+            gyre_codec_survey(job->codec, pass, job->decided, a,
+                              grain_of(job, at), job->place + at, elements,
+                              summary);
     }
-    job->finite = finite;
+    job->finite = a != NULL;
     gyre_fp_restore(saved);
 }
 

@@ -10,6 +10,7 @@
  *     faults.c    the text form of faults; the count shared by a context
  *     recorder.c  the order of events
  *     file.c      alignment, opening, reserving
+ *     names.c     making, renaming, removing, syncing folders
  *
  * An engine is a gyre_io_backend here, since gyre_io_engine is the function
  * that names it.  The queue turns each operation into one or more transfers; an
@@ -81,7 +82,7 @@ typedef struct gyre_io_faults {
     uint64_t fail, shorten, zero, eintr, kill, every;
     int fail_errno;
     uint64_t delay; /* nanoseconds */
-    bool reorder;
+    bool reorder, all;
     uint64_t seed;
 } gyre_io_faults;
 
@@ -132,6 +133,12 @@ gyre_status gyre_io_recorder_start(gyre_io_recorder *recorder,
                                    uint64_t *id, gyre_error *error);
 void gyre_io_recorder_end(gyre_io_recorder *recorder, const gyre_io_op *op,
                           const char *file, uint64_t id, bool whole);
+
+/* Before a step with names: 0, or the errno with which it is to fail. */
+int gyre_io_recorder_asks(gyre_io_recorder *recorder);
+/* After it; recorder NULL: nothing.  `from` may be NULL. */
+void gyre_io_recorder_note(gyre_io_recorder *recorder, gyre_io_event_kind kind,
+                           const char *file, const char *from, uint64_t bytes);
 
 /* What transfers on this descriptor need: 1, 1 when not open for direct I/O. */
 void gyre_io_transfer_alignment(int fd, uint32_t *memory, uint32_t *offset);

@@ -74,7 +74,7 @@ static gyre_status fail_item(gyre_error *error, const char *item, size_t length,
     return gyre_fail(error, GYRE_INVALID,
                      "faulty engine: '%.*s' %s; allowed are fail=N[/ERRNO], "
                      "short=N, zero=N, eintr=N, delay=MICROSECONDS, "
-                     "reorder=SEED, kill=N, every=N, with N from 1",
+                     "reorder=SEED, kill=N, every=N, all, with N from 1",
                      (int)length, item, wrong);
 }
 
@@ -113,6 +113,10 @@ static gyre_status parse_item(const char *item, size_t length,
     };
     const char *equals = memchr(item, '=', length);
 
+    if (length == 3 && memcmp(item, "all", 3) == 0) {
+        faults->all = true;
+        return GYRE_OK;
+    }
     if (!equals)
         return fail_item(error, item, length, "is no NAME=VALUE");
     size_t name = (size_t)(equals - item), rest = length - name - 1;

@@ -36,7 +36,7 @@ typedef struct faulty_engine {
     held *held;
     gyre_io_result *results;
     size_t held_count, inside; /* inside: in the inner engine */
-    uint64_t operations;
+    uint64_t operations;       /* so far; or the number of this one, of `all` */
     uint64_t random;
     char name[32];
 } faulty_engine;
@@ -146,10 +146,12 @@ static int faulty_submit(gyre_io_backend *base, const gyre_io_transfer *asked)
 {
     faulty_engine *engine = (faulty_engine *)base;
     gyre_io_transfer t = *asked;
+    uint64_t shared = t.again ? 0 : gyre_io_shared_next(engine->shared);
     int32_t moved;
 
     if (!t.again)
-        engine->operations++;
+        engine->operations =
+            engine->faults.all ? shared : engine->operations + 1;
     if (!t.again && makes_result(engine, &t, &moved)) {
         hold(engine, (gyre_io_result){.slot = t.slot, .moved = moved});
     } else {
@@ -161,7 +163,7 @@ static int faulty_submit(gyre_io_backend *base, const gyre_io_transfer *asked)
             return err;
         engine->inside++;
     }
-    if (!t.again && gyre_io_shared_next(engine->shared) == engine->faults.kill)
+    if (shared != 0 && shared == engine->faults.kill)
         kill(getpid(), SIGKILL);
     /* Seen early, so that a delay counts from the end of the transfer.  An
      * error here comes again in wait, which can report it. */

@@ -23,6 +23,7 @@
 #define GYRE_SRC_IO_IO_H
 
 #include <gyre/context.h>
+#include <stdbool.h>
 
 typedef struct gyre_io gyre_io;
 typedef struct gyre_io_recorder gyre_io_recorder;
@@ -54,7 +55,7 @@ typedef struct gyre_io_done {
  * 1.  Text form, as in an engine string:
  *
  *     faulty[:posix|:uring][,fail=N[/ERRNO]][,short=N][,zero=N][,eintr=N]
- *           [,delay=MICROSECONDS][,reorder=SEED][,kill=N][,every=N]
+ *           [,delay=MICROSECONDS][,reorder=SEED][,kill=N][,every=N][,all]
  *
  * Without :posix or :uring it wraps what "auto" gives.  fail: the N-th
  * operation gives ERRNO (a name, default EIO) and never reaches the kernel.
@@ -66,7 +67,8 @@ typedef struct gyre_io_done {
  * operation takes that much longer.  reorder: completions are held back until
  * all are there and released in a seeded order.  kill: SIGKILL to this process
  * right after the N-th operation was submitted, counted over all faulty queues
- * of the context (gyre_io_submitted).  Rests and retries are not counted.
+ * of the context (gyre_io_submitted).  all: so are the others.  Rests and
+ * retries are not counted.
  */
 typedef struct gyre_io_options {
     const char *engine;         /* "auto", "uring", "posix", "faulty:..." */
@@ -121,8 +123,9 @@ gyre_status gyre_io_report(const gyre_io *io, const gyre_io_done *done,
 
 /*
  * The recorder keeps what a crash could leave: every write (start, end, data)
- * and every flush (start, end) of all queues that share it, in one global
- * order, plus marks that the test sets between them.  Any thread.
+ * and every flush (start, end) of all queues that share it, and every step with
+ * names, in one global order, plus marks that the test sets between them.  Any
+ * thread.
  *
  * The order never claims more durability than is true: a start stands before
  * the kernel could begin, an end after the completion was seen.  What failed
@@ -134,7 +137,13 @@ typedef enum gyre_io_event_kind {
     GYRE_IO_WRITE_END,
     GYRE_IO_FLUSH_START,
     GYRE_IO_FLUSH_END,
-    GYRE_IO_MARK
+    GYRE_IO_MARK,
+    GYRE_IO_MADE,  /* an empty file of this name */
+    GYRE_IO_SIZED, /* it has `bytes`, zeros */
+    GYRE_IO_RENAMED,
+    GYRE_IO_REMOVED,
+    GYRE_IO_FOLDER_MADE,
+    GYRE_IO_FOLDER_SYNCED /* the names in it */
 } gyre_io_event_kind;
 
 typedef struct gyre_io_event {
@@ -143,7 +152,8 @@ typedef struct gyre_io_event {
     uint64_t id;   /* joins start and end; value of a mark */
     uint64_t offset;
     uint64_t bytes;
-    const void *data; /* of a write, at WRITE_START; else NULL */
+    const void *data; /* of a write, at WRITE_START; of RENAMED the old name;
+                         else NULL */
 } gyre_io_event;
 
 gyre_status gyre_io_recorder_create(gyre_context *context,
@@ -154,8 +164,13 @@ size_t gyre_io_recorder_count(const gyre_io_recorder *recorder);
 /* Valid until the recorder is destroyed; NULL past the end. */
 const gyre_io_event *gyre_io_recorder_at(const gyre_io_recorder *recorder,
                                          size_t index);
-/* Marks for which there was no memory; an operation is refused instead. */
+/* Marks and names for which there was no memory; an operation is refused
+ * instead. */
 size_t gyre_io_recorder_lost(const gyre_io_recorder *recorder);
+/* Let the n-th step with names from now on fail with `err`; 0: none.  Then how
+ * many were asked for since. */
+void gyre_io_recorder_refuse(gyre_io_recorder *recorder, uint64_t n, int err);
+uint64_t gyre_io_recorder_asked(const gyre_io_recorder *recorder);
 
 /* Alignment for O_DIRECT on an open file, discovered by statx (memory and
  * offset), at least 512; 0, 0 when the file system has no direct I/O. */
@@ -170,5 +185,35 @@ gyre_status gyre_io_open_file(const char *path, int create, int *fd,
  * hold them.  NO_SPACE names what is needed and free. */
 gyre_status gyre_io_reserve(int fd, const char *path, uint64_t bytes,
                             gyre_error *error);
+
+/*
+ * Names: steps outside of any queue that a recorder (NULL: none) sees and may
+ * refuse.  None is durable before the folder that holds the name is synced.
+ */
+
+/* Make a device file, as gyre_io_open_file does; and reserve it. */
+gyre_status gyre_io_make_file(gyre_io_recorder *recorder, const char *path,
+                              int *fd, int *direct, gyre_error *error);
+gyre_status gyre_io_size_file(gyre_io_recorder *recorder, int fd,
+                              const char *path, uint64_t bytes,
+                              gyre_error *error);
+/* *made: it was not there. */
+gyre_status gyre_io_make_folder(gyre_io_recorder *recorder, const char *path,
+                                bool *made, gyre_error *error);
+/* Make `text` the whole of a file, synced; on failure there is none. */
+gyre_status gyre_io_put_file(gyre_io_recorder *recorder, const char *path,
+                             const char *text, gyre_error *error);
+gyre_status gyre_io_rename(gyre_io_recorder *recorder, const char *from,
+                           const char *to, gyre_error *error);
+/* 0 or an errno. */
+int gyre_io_remove(gyre_io_recorder *recorder, const char *path);
+gyre_status gyre_io_sync_folder(gyre_io_recorder *recorder, const char *path,
+                                gyre_error *error);
+/* The folder in which `path` stands. */
+gyre_status gyre_io_sync_parent(gyre_io_recorder *recorder, const char *path,
+                                gyre_error *error);
+/* Write all of `bytes` where the file stands; `path` is for messages. */
+gyre_status gyre_io_write_all(int fd, const char *path, const void *data,
+                              size_t bytes, gyre_error *error);
 
 #endif

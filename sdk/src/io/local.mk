@@ -7,6 +7,7 @@ io_sources = \
 	sdk/src/io/file.c \
 	sdk/src/io/io.c \
 	sdk/src/io/io.h \
+	sdk/src/io/names.c \
 	sdk/src/io/posix.c \
 	sdk/src/io/queue.c \
 	sdk/src/io/queue.h \

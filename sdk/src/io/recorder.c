@@ -30,8 +30,10 @@ struct gyre_io_recorder {
     unsigned segment_count;
     size_t count, capacity;
     size_t open; /* ends still to come, each with a place kept for it */
-    size_t lost; /* marks */
+    size_t lost; /* marks and names */
     uint64_t next_id;
+    uint64_t asked, refuse; /* steps with names; which of them fails */
+    int refuse_errno;
 };
 
 static gyre_io_event *event_at(const gyre_io_recorder *recorder, size_t index)
@@ -159,7 +161,10 @@ void gyre_io_recorder_destroy(gyre_io_recorder *recorder)
     for (size_t i = 0; i < recorder->count; i++) {
         gyre_io_event *event = event_at(recorder, i);
         if (event->data)
-            gyre_free(context, (void *)(uintptr_t)event->data, event->bytes, 1);
+            gyre_free(context, (void *)(uintptr_t)event->data,
+                      event->kind == GYRE_IO_RENAMED ? strlen(event->data) + 1
+                                                     : event->bytes,
+                      1);
     }
     for (unsigned s = 0; s < recorder->segment_count; s++)
         gyre_free(context, recorder->segments[s], (size_t)FIRST_SEGMENT << s,
@@ -178,6 +183,50 @@ void gyre_io_recorder_mark(gyre_io_recorder *recorder, uint64_t value)
     pthread_mutex_unlock(&recorder->lock);
 }
 
+int gyre_io_recorder_asks(gyre_io_recorder *recorder)
+{
+    int err = 0;
+
+    if (!recorder)
+        return 0;
+    pthread_mutex_lock(&recorder->lock);
+    if (++recorder->asked == recorder->refuse)
+        err = recorder->refuse_errno;
+    pthread_mutex_unlock(&recorder->lock);
+    return err;
+}
+
+void gyre_io_recorder_note(gyre_io_recorder *recorder, gyre_io_event_kind kind,
+                           const char *file, const char *from, uint64_t bytes)
+{
+    char *copy = NULL;
+
+    if (!recorder)
+        return;
+    if (from)
+        copy = gyre_copy_text(recorder->context, from);
+    pthread_mutex_lock(&recorder->lock);
+    if ((!from || copy) && keep_room(recorder, 1)) {
+        size_t index = recorder->count;
+        append(recorder, kind, NULL, file, recorder->next_id++, copy);
+        event_at(recorder, index)->bytes = bytes;
+        copy = NULL;
+    } else {
+        recorder->lost++;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    gyre_free_text(recorder->context, copy);
+}
+
+void gyre_io_recorder_refuse(gyre_io_recorder *recorder, uint64_t n, int err)
+{
+    pthread_mutex_lock(&recorder->lock);
+    recorder->asked = 0;
+    recorder->refuse = n;
+    recorder->refuse_errno = err;
+    pthread_mutex_unlock(&recorder->lock);
+}
+
 /* The lock is no part of what a reader sees as constant. */
 static gyre_io_recorder *unlocked(const gyre_io_recorder *recorder)
 {
@@ -190,6 +239,14 @@ size_t gyre_io_recorder_lost(const gyre_io_recorder *recorder)
     size_t lost = recorder->lost;
     pthread_mutex_unlock(&unlocked(recorder)->lock);
     return lost;
+}
+
+uint64_t gyre_io_recorder_asked(const gyre_io_recorder *recorder)
+{
+    pthread_mutex_lock(&unlocked(recorder)->lock);
+    uint64_t asked = recorder->asked;
+    pthread_mutex_unlock(&unlocked(recorder)->lock);
+    return asked;
 }
 
 size_t gyre_io_recorder_count(const gyre_io_recorder *recorder)

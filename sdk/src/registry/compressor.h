@@ -14,9 +14,10 @@
  *      8  u64  id: XXH3 of the codec's name and settings
  *     16  u64  elements
  *     24  u64  bytes that follow the header, padding included
- *     32  u64  XXH3 of these, seeded with the XXH3 of bytes 0..31
- *     40       VARIABLE: for each grain, u32 end of its payload, counted from
- *              the first payload byte
+ *     32  u64  XXH3 of 48 bytes: 0..31, XXH3 of the payloads with the padding,
+ *              XXH3 of the table or 0
+ *     40       VARIABLE: table of each payload's end, u32, counted from the
+ *              first payload byte
  *              payloads, one behind the other; zeros up to a multiple of 8
  *
  * So the k-th payload of a fixed codec lies at 40 + k * grain_bytes(1024): a
@@ -31,7 +32,7 @@
 
 typedef struct gyre_codec gyre_codec;
 
-enum { GYRE_WIRE_HEAD = 40, GYRE_WIRE_VARIABLE = 1 };
+enum { GYRE_WIRE_HEAD = 40, GYRE_WIRE_VARIABLE = 1, GYRE_WIRE_HASH = 640 };
 #define GYRE_WIRE_MAGIC UINT32_C(0x31575947) /* "GYW1" */
 
 /* ---- codec ----------------------------------------------------------- */
@@ -102,7 +103,8 @@ int gyre_codec_decide(const gyre_codec *codec, uint32_t pass,
 /* ---- wire block ------------------------------------------------------ */
 
 /* Writing: begin; for each grain in order let compress write to
- * gyre_wire_next() and tell what it used; end returns the block's bytes. */
+ * gyre_wire_next() and tell what it used; end returns the block's bytes.  The
+ * checksum is taken beside, while a payload is in cache. */
 typedef struct gyre_wire_writer {
     const gyre_codec *codec;
     uint8_t *block; /* aligned to 8, gyre_codec_bound bytes */
@@ -110,6 +112,8 @@ typedef struct gyre_wire_writer {
     uint64_t grain;    /* next one */
     uint64_t payloads; /* where the first payload lies */
     uint64_t at;       /* where the next payload goes */
+    uint64_t hashed;   /* up to here */
+    _Alignas(64) unsigned char hash[GYRE_WIRE_HASH]; /* its state */
 } gyre_wire_writer;
 
 void gyre_wire_begin(gyre_wire_writer *writer, const gyre_codec *codec,

@@ -8,6 +8,8 @@
  */
 #include "config.h"
 
+#define XXH_STATIC_LINKING_ONLY /* a state within the writer */
+
 #include "registry/compressor.h"
 
 #include <string.h>
@@ -55,13 +57,49 @@ static bool is_variable(const gyre_codec *codec)
     return (gyre_codec_flags(codec) & GYRE_CODEC_VARIABLE) != 0;
 }
 
-static uint64_t hash_block(const uint8_t *block, uint64_t body)
+static uint64_t table_bytes(const gyre_codec *codec, uint64_t elements)
 {
-    return XXH3_64bits_withSeed(block + GYRE_WIRE_HEAD, (size_t)body,
-                                XXH3_64bits(block, AT_HASH));
+    return is_variable(codec) ? 4 * grains_of(elements) : 0;
+}
+
+/* The checksum from the payloads' own. */
+static uint64_t hash_head(const uint8_t *block, uint64_t table,
+                          uint64_t payloads)
+{
+    uint8_t all[AT_HASH + 16];
+
+    memcpy(all, block, AT_HASH);
+    put(all + AT_HASH, 8, payloads);
+    put(all + AT_HASH + 8, 8,
+        table > 0 ? XXH3_64bits(block + GYRE_WIRE_HEAD, (size_t)table) : 0);
+    return XXH3_64bits(all, sizeof(all));
+}
+
+/* body >= table bytes. */
+static uint64_t hash_block(const uint8_t *block, uint64_t table, uint64_t body)
+{
+    const uint8_t *payloads = block + GYRE_WIRE_HEAD + table;
+
+    return hash_head(block, table,
+                     XXH3_64bits(payloads, (size_t)(body - table)));
 }
 
 /* ---- writing --------------------------------------------------------- */
+
+_Static_assert(sizeof(XXH3_state_t) <= GYRE_WIRE_HASH, "room for the state");
+enum { HASH_STEP = 4096 }; /* few calls, and still in the first cache */
+
+static XXH3_state_t *state_of(gyre_wire_writer *writer)
+{
+    return (XXH3_state_t *)(void *)writer->hash;
+}
+
+static void hash_on(gyre_wire_writer *writer, uint64_t end)
+{
+    (void)XXH3_64bits_update(state_of(writer), writer->block + writer->hashed,
+                             (size_t)(end - writer->hashed));
+    writer->hashed = end;
+}
 
 void gyre_wire_begin(gyre_wire_writer *writer, const gyre_codec *codec,
                      uint64_t elements, uint8_t *block)
@@ -70,10 +108,11 @@ void gyre_wire_begin(gyre_wire_writer *writer, const gyre_codec *codec,
     writer->block = block;
     writer->elements = elements;
     writer->grain = 0;
-    writer->payloads = GYRE_WIRE_HEAD;
-    if (is_variable(codec))
-        writer->payloads += 4 * grains_of(elements);
+    writer->payloads = GYRE_WIRE_HEAD + table_bytes(codec, elements);
     writer->at = writer->payloads;
+    writer->hashed = writer->payloads;
+    XXH3_INITSTATE(state_of(writer));
+    (void)XXH3_64bits_reset(state_of(writer));
 }
 
 void gyre_wire_add(gyre_wire_writer *writer, size_t bytes)
@@ -83,23 +122,27 @@ void gyre_wire_add(gyre_wire_writer *writer, size_t bytes)
         put(writer->block + GYRE_WIRE_HEAD + 4 * writer->grain, 4,
             writer->at - writer->payloads);
     writer->grain++;
+    if (writer->at - writer->hashed >= HASH_STEP)
+        hash_on(writer, writer->at);
 }
 
 uint64_t gyre_wire_end(gyre_wire_writer *writer)
 {
     uint8_t *block = writer->block;
     uint64_t end = gyre_round_up(writer->at, 8);
-    uint64_t body = end - GYRE_WIRE_HEAD;
 
     memset(block + writer->at, 0, (size_t)(end - writer->at));
+    hash_on(writer, end);
     put(block + AT_MAGIC, 4, GYRE_WIRE_MAGIC);
     put(block + AT_FORMAT, 2, gyre_codec_format(writer->codec));
     put(block + AT_FLAGS, 2,
         is_variable(writer->codec) ? GYRE_WIRE_VARIABLE : 0);
     put(block + AT_ID, 8, gyre_codec_id(writer->codec));
     put(block + AT_ELEMENTS, 8, writer->elements);
-    put(block + AT_BODY, 8, body);
-    put(block + AT_HASH, 8, hash_block(block, body));
+    put(block + AT_BODY, 8, end - GYRE_WIRE_HEAD);
+    put(block + AT_HASH, 8,
+        hash_head(block, writer->payloads - GYRE_WIRE_HEAD,
+                  XXH3_64bits_digest(state_of(writer))));
     return end;
 }
 
@@ -165,14 +208,11 @@ static gyre_status check_head(const gyre_codec *codec, const uint8_t *block,
 
 /* The ends of a variable codec's payloads; *end: of the last. */
 static gyre_status check_table(const gyre_codec *codec, const uint8_t *block,
-                               uint64_t elements, uint64_t body, uint64_t *end,
+                               uint64_t elements, uint64_t *end,
                                gyre_error *error)
 {
     uint64_t grains = grains_of(elements), last = 0;
 
-    if (grains > body / 4)
-        return refuse(error, codec, GYRE_CORRUPT, "the body's length", body,
-                      4 * grains);
     for (uint64_t k = 0; k < grains; k++) {
         uint64_t next = get(block + GYRE_WIRE_HEAD + 4 * k, 4);
         size_t most =
@@ -195,7 +235,7 @@ static gyre_status check_table(const gyre_codec *codec, const uint8_t *block,
 gyre_status gyre_wire_check(const gyre_codec *codec, const uint8_t *block,
                             uint64_t size, uint64_t elements, gyre_error *error)
 {
-    uint64_t body, end = 0;
+    uint64_t body, table, hash, end = 0;
     gyre_status status = check_head(codec, block, size, elements, error);
 
     if (status != GYRE_OK)
@@ -205,11 +245,16 @@ gyre_status gyre_wire_check(const gyre_codec *codec, const uint8_t *block,
         body != gyre_codec_bound(codec, elements) - GYRE_WIRE_HEAD)
         return refuse(error, codec, GYRE_CORRUPT, "the body's length", body,
                       gyre_codec_bound(codec, elements) - GYRE_WIRE_HEAD);
-    if (get(block + AT_HASH, 8) != hash_block(block, body))
+    table = table_bytes(codec, elements);
+    if (table > body)
+        return refuse(error, codec, GYRE_CORRUPT, "the body's length", body,
+                      table);
+    hash = hash_block(block, table, body);
+    if (get(block + AT_HASH, 8) != hash)
         return refuse(error, codec, GYRE_CORRUPT, "the checksum",
-                      get(block + AT_HASH, 8), hash_block(block, body));
+                      get(block + AT_HASH, 8), hash);
     if (is_variable(codec))
-        status = check_table(codec, block, elements, body, &end, error);
+        status = check_table(codec, block, elements, &end, error);
     else if (elements > 0)
         end = elements / GYRE_CODEC_GRAIN *
                   gyre_codec_grain_bytes(codec, GYRE_CODEC_GRAIN) +

@@ -25,8 +25,12 @@ static gyre_status make_files(gyre_store *store, gyre_error *error)
         uint32_t memory = 0, offset = 0;
         gyre_status status;
 
-        status = gyre_io_open_file(place->file, !block, &place->fd,
-                                   &place->direct, error);
+        if (block)
+            status = gyre_io_open_file(place->file, 0, &place->fd,
+                                       &place->direct, error);
+        else
+            status = gyre_io_make_file(store->recorder, place->file, &place->fd,
+                                       &place->direct, error);
         if (status != GYRE_OK)
             return status;
         place->made = !block;
@@ -90,8 +94,9 @@ static gyre_status reserve(gyre_store *store, gyre_error *error)
     gyre_status status = check_space(store, error);
 
     for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
-        status = gyre_io_reserve(store->places[d].fd, store->places[d].file,
-                                 store->layout.device_bytes[d], error);
+        status = gyre_io_size_file(store->recorder, store->places[d].fd,
+                                   store->places[d].file,
+                                   store->layout.device_bytes[d], error);
     return status;
 }
 
@@ -267,7 +272,8 @@ static gyre_status sync_names(const gyre_store *store, gyre_error *error)
 
     for (uint32_t d = 0; status == GYRE_OK && d < store->layout.devices; d++)
         if (store->places[d].made)
-            status = gyre_folder_sync(
+            status = gyre_io_sync_folder(
+                store->recorder,
                 gyre_place_folder(store, store->places[d].path), error);
     return status;
 }
@@ -299,12 +305,4 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
     if (status == GYRE_OK)
         status = sync_names(store, error);
     return status;
-}
-
-void gyre_store_unbuild(gyre_store *store)
-{
-    for (uint32_t d = 0; store->places != NULL && d < store->layout.devices;
-         d++)
-        if (store->places[d].made)
-            unlink(store->places[d].file);
 }

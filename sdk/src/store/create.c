@@ -441,13 +441,13 @@ static gyre_status claim_folder(gyre_store *store, bool *made,
                                 gyre_error *error)
 {
     char path[4096];
-    gyre_status status;
+    gyre_status status =
+        gyre_io_make_folder(store->recorder, store->path, made, error);
 
-    *made = mkdir(store->path, 0777) == 0;
-    if (!*made && errno != EEXIST)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s",
-                               store->path);
-    status = gyre_place_resolve(store, error);
+    if (status == GYRE_OK && *made)
+        status = gyre_io_sync_parent(store->recorder, store->path, error);
+    if (status == GYRE_OK)
+        status = gyre_place_resolve(store, error);
     if (status == GYRE_OK)
         status = gyre_place_lock(store, store->lock_wait_ns, error);
     if (status != GYRE_OK)
@@ -458,18 +458,22 @@ static gyre_status claim_folder(gyre_store *store, bool *made,
                          "%s holds a store already; open it, or remove the "
                          "folder to start anew",
                          store->path);
-    gyre_journal_settle(store->context, store->path, NULL);
+    gyre_journal_settle(store, NULL);
     return GYRE_OK;
 }
 
+/* The manifest goes first, and for good (settle syncs): one without its files
+ * could be neither opened nor made again.  If it will not go, all stays. */
 static void clear_folder(gyre_store *store, bool made)
 {
     char path[4096];
+    int err;
 
-    gyre_store_unbuild(store);
     snprintf(path, sizeof(path), "%s/manifest.json", store->path);
-    unlink(path);
-    gyre_journal_settle(store->context, store->path, NULL);
+    err = gyre_io_remove(store->recorder, path);
+    if (err != 0 && err != ENOENT)
+        return;
+    gyre_journal_settle(store, NULL);
     /* Whoever waits on it sees that it is gone (place.c). */
     snprintf(path, sizeof(path), "%s/lock", store->path);
     unlink(path);
@@ -515,7 +519,7 @@ gyre_status gyre_store_create(gyre_context *context, const char *path,
         gyre_store_free(store);
         goto restore;
     }
-    gyre_journal_settle(context, store->path, store);
+    gyre_journal_settle(store, store);
     gyre_ledger_begin(store);
     *out = store;
 restore:

@@ -149,12 +149,12 @@ static gyre_status write_header(exporting *e, const char *text,
         head[i] = (unsigned char)(padded >> 8 * i);
     status = gyre_io_reserve(e->fd, e->aside, e->data_at + e->bytes, error);
     if (status == GYRE_OK)
-        status = gyre_file_write(e->fd, e->aside, head, sizeof(head), error);
+        status = gyre_io_write_all(e->fd, e->aside, head, sizeof(head), error);
     if (status == GYRE_OK)
-        status = gyre_file_write(e->fd, e->aside, text, length, error);
+        status = gyre_io_write_all(e->fd, e->aside, text, length, error);
     if (status == GYRE_OK)
         status =
-            gyre_file_write(e->fd, e->aside, blanks, padded - length, error);
+            gyre_io_write_all(e->fd, e->aside, blanks, padded - length, error);
     return status;
 }
 
@@ -273,9 +273,9 @@ static gyre_status make_durable(const exporting *e, gyre_error *error)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s to %s",
                                e->aside, e->file);
     if (slash == NULL)
-        return gyre_folder_sync(".", error);
+        return gyre_io_sync_folder(NULL, ".", error);
     slash[slash == e->aside] = '\0';
-    return gyre_folder_sync(e->aside, error);
+    return gyre_io_sync_folder(NULL, e->aside, error);
 }
 
 static gyre_status write_file(exporting *e, gyre_error *error)

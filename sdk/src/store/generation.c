@@ -343,7 +343,7 @@ gyre_status gyre_change_make(gyre_change *change, gyre_error *error)
     gyre_status status;
 
     /* What an earlier crash left would be in the way of the new files. */
-    gyre_journal_settle(old->context, old->path, old);
+    gyre_journal_settle(old, old);
     change->total = bytes_of(&fresh->layout);
     status = gyre_store_build(fresh, old, &source, old->blob, old->blob_bytes,
                               error);
@@ -351,12 +351,10 @@ gyre_status gyre_change_make(gyre_change *change, gyre_error *error)
         status = last_word(change, error);
     if (status == GYRE_OK)
         status = flip(change, &keep, error);
-    if (status == GYRE_OK) {
-        gyre_journal_settle(old->context, old->path, fresh);
-    } else if (!keep) {
-        gyre_store_unbuild(fresh);
-        gyre_journal_settle(old->context, old->path, old);
-    }
+    if (status == GYRE_OK)
+        gyre_journal_settle(old, fresh);
+    else if (!keep)
+        gyre_journal_settle(old, old);
     return status;
 }
 

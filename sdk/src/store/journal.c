@@ -60,59 +60,61 @@ static bool in_use(const gyre_store *store, const char *file)
 }
 
 /* What a crash left half-written beside the file that it was to replace. */
-static void remove_asides(const char *path)
+static void remove_asides(const gyre_store *at)
 {
     static const char *const names[] = {JOURNAL, "manifest.json",
                                         "salvaged.json"};
     char aside[4096];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(aside, sizeof(aside), "%s/%s.new", path, names[i]);
-        unlink(aside);
+        snprintf(aside, sizeof(aside), "%s/%s.new", at->path, names[i]);
+        if (access(aside, F_OK) == 0)
+            (void)gyre_io_remove(at->recorder, aside);
     }
 }
 
 /* Gone for good, not only until the power fails: when the journal is gone
- * nobody else would know of the file. */
-static bool remove_file(gyre_context *context, char *file)
+ * nobody else would know of the file.  One that is not there may have been
+ * removed a moment ago. */
+static bool remove_file(const gyre_store *at, const char *file)
 {
-    char *slash = strrchr(file, '/');
-    gyre_status status = GYRE_OK;
+    int err = gyre_io_remove(at->recorder, file);
+    gyre_status status;
 
-    if (unlink(file) != 0)
-        return errno == ENOENT || errno == ENOTDIR;
-    gyre_log(context, GYRE_LOG_INFO, "removed %s, not part of the store", file);
-    if (slash != NULL && slash != file) {
-        *slash = '\0';
-        status = gyre_folder_sync(file, NULL);
-    }
-    return status == GYRE_OK;
+    if (err == ENOTDIR)
+        return true;
+    if (err != 0 && err != ENOENT)
+        return false;
+    if (err == 0)
+        gyre_log(at->context, GYRE_LOG_INFO,
+                 "removed %s, not part of the store", file);
+    status = gyre_io_sync_parent(at->recorder, file, NULL);
+    return status == GYRE_OK || status == GYRE_NOT_FOUND;
 }
 
-void gyre_journal_settle(gyre_context *context, const char *path,
-                         const gyre_store *store)
+void gyre_journal_settle(const gyre_store *at, const gyre_store *store)
 {
     char name[4096], line[4096];
     bool all = true;
     FILE *file;
 
-    remove_asides(path);
-    snprintf(name, sizeof(name), "%s/" JOURNAL, path);
+    remove_asides(at);
+    snprintf(name, sizeof(name), "%s/" JOURNAL, at->path);
     file = fopen(name, "re");
     if (file == NULL)
         return;
     /* The manifest that was read may be a rename that the disk does not know
      * of yet; what it replaces must outlive that. */
-    if (gyre_folder_sync(path, NULL) != GYRE_OK) {
+    if (gyre_io_sync_folder(at->recorder, at->path, NULL) != GYRE_OK) {
         fclose(file);
         return;
     }
     while (fgets(line, sizeof(line), file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         if (!in_use(store, line) && !gyre_place_is_block(line))
-            all &= remove_file(context, line);
+            all &= remove_file(at, line);
     }
     fclose(file);
     if (all)
-        unlink(name);
+        (void)gyre_io_remove(at->recorder, name);
 }

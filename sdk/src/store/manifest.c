@@ -195,62 +195,23 @@ gyre_status gyre_manifest_text(const gyre_store *store, char **out,
     return GYRE_OK;
 }
 
-gyre_status gyre_folder_sync(const char *path, gyre_error *error)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    gyre_status status = GYRE_OK;
-
-    if (fd < 0 || fsync(fd) != 0)
-        status = gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", path);
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-gyre_status gyre_file_write(int fd, const char *path, const void *data,
-                            size_t bytes, gyre_error *error)
-{
-    const char *at = data;
-
-    while (bytes > 0) {
-        ssize_t n = write(fd, at, bytes);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return gyre_fail_errno(error, GYRE_IO, errno, "cannot write %s",
-                                   path);
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return GYRE_OK;
-}
-
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error)
 {
     char aside[4096], path[4096];
     gyre_status status;
-    int fd;
 
     snprintf(aside, sizeof(aside), "%s/%s.new", store->path, name);
     snprintf(path, sizeof(path), "%s/%s", store->path, name);
-    fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot make %s", aside);
-    status = gyre_file_write(fd, aside, text, strlen(text), error);
-    if (status == GYRE_OK && fsync(fd) != 0)
-        status =
-            gyre_fail_errno(error, GYRE_IO, errno, "cannot sync %s", aside);
-    close(fd);
-    if (status == GYRE_OK && rename(aside, path) != 0)
-        status =
-            gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s", aside);
+    status = gyre_io_put_file(store->recorder, aside, text, error);
+    if (status != GYRE_OK)
+        return status;
+    status = gyre_io_rename(store->recorder, aside, path, error);
     if (status != GYRE_OK) {
-        unlink(aside);
+        (void)gyre_io_remove(store->recorder, aside);
         return status;
     }
-    return gyre_folder_sync(store->path, error);
+    return gyre_io_sync_folder(store->recorder, store->path, error);
 }
 
 gyre_status gyre_manifest_write(gyre_store *store, gyre_error *error)

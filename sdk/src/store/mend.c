@@ -111,7 +111,7 @@ gyre_status gyre_fsck_repair(gyre_fsck *fsck, gyre_error *error)
         status = gyre_manifest_write(store, error);
     if (status != GYRE_OK)
         return status;
-    gyre_journal_settle(store->context, store->path, store);
+    gyre_journal_settle(store, store);
     fsck->report.repaired = 1;
     return GYRE_OK;
 }

@@ -497,7 +497,7 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
         status = gyre_residual_load(store, error);
     if (status != GYRE_OK)
         return status;
-    gyre_journal_settle(store->context, store->path, store);
+    gyre_journal_settle(store, store);
     if (store->fell_back)
         status =
             gyre_store_commit_now(store, store->blob, store->blob_bytes, error);

@@ -286,7 +286,7 @@ typedef struct gyre_place {
     uint8_t uuid[16];
     int fd; /* -1: not open */
     int direct;
-    bool made;     /* by this store object: unlink on failure */
+    bool made;     /* by this store object */
     char *compute; /* options.compute for this device, or "cpu" */
     gyre_worker *worker;
 } gyre_place;
@@ -354,7 +354,7 @@ struct gyre_store {
     void (*complain)(void *user, uint32_t device, const gyre_error *why);
     void *complain_user;
     char *io_engine;
-    void *recorder;
+    gyre_io_recorder *recorder; /* tests only; or NULL */
     gyre_store_mode mode;
 
     gyre_entry *current; /* [chunks] */
@@ -422,10 +422,9 @@ bool gyre_place_same_block(const char *a, const char *b);
  */
 gyre_status gyre_journal_write(const gyre_store *store, const gyre_store *old,
                                gyre_error *error);
-/* Remove what the journal names and `store` does not use, then the journal.
- * `store` NULL: none is used. */
-void gyre_journal_settle(gyre_context *context, const char *path,
-                         const gyre_store *store);
+/* Remove what the journal in the folder of `at` names and `store` does not use,
+ * then the journal.  `store` NULL: none is used. */
+void gyre_journal_settle(const gyre_store *at, const gyre_store *store);
 
 /* Text of the manifest; freed with gyre_free_text. */
 gyre_status gyre_manifest_text(const gyre_store *store, char **out,
@@ -438,11 +437,6 @@ gyre_status gyre_manifest_note_inexact(gyre_store *store, gyre_error *error);
 /* Make `text` the whole of DIR/NAME by writing aside, rename and sync. */
 gyre_status gyre_file_replace(const gyre_store *store, const char *name,
                               const char *text, gyre_error *error);
-/* Make the names in a folder durable. */
-gyre_status gyre_folder_sync(const char *path, gyre_error *error);
-/* Write all of `bytes` where the file stands; `path` is for messages. */
-gyre_status gyre_file_write(int fd, const char *path, const void *data,
-                            size_t bytes, gyre_error *error);
 /* Read DIR/manifest.json into a fresh store (tensors, devices, optimizer). */
 gyre_status gyre_manifest_read(gyre_store *store, gyre_error *error);
 gyre_status gyre_manifest_parse(gyre_store *store, const char *text,
@@ -659,7 +653,7 @@ gyre_status gyre_store_take_devices(gyre_store *store,
  * Make the device files of `store` (tensors, devices, optimizer, chunk_grains
  * and `now` are filled in), write all chunks from `source` and the first
  * record with `blob`; not the manifest.  `old` is the generation that this one
- * follows, or NULL.
+ * follows, or NULL.  What a failure leaves is named by the journal.
  */
 gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
                              const gyre_source *source, const void *blob,
@@ -670,8 +664,6 @@ gyre_status gyre_store_prepare(gyre_store *store, const gyre_store_spec *spec,
 gyre_status gyre_store_lay_out(gyre_store *store, gyre_error *error);
 /* Superblock and manifest copy of every device. */
 gyre_status gyre_store_write_heads(gyre_store *store, gyre_error *error);
-/* Remove the files that gyre_store_build made. */
-void gyre_store_unbuild(gyre_store *store);
 /* Choose the chunk size and the rest of the layout that `spec` leaves open. */
 gyre_status gyre_store_shape(gyre_store *store, const gyre_store_spec *spec,
                              gyre_error *error);

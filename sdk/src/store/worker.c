@@ -396,8 +396,6 @@ static gyre_status make_device(gyre_worker *w, gyre_error *error)
         .states = layout->codecs,
         .vars = 1 + layout->slots,
         .grains = (size_t)layout->chunk_grains,
-        .gradient_bytes =
-            (size_t)layout->chunk_grains * GYRE_GRAIN * sizeof(float),
         .allow_inexact = store->allow_inexact,
     };
     gyre_status status =

@@ -32,6 +32,7 @@ static void decide(gyre_feedback_job *job, void *decided)
     for (uint32_t pass = 0; bytes > 0; pass++) {
         memset(summary, 0, bytes);
         gyre_feedback_survey(job, pass, job->n, summary);
+        job->mixed = job->e_next != NULL;
         if (!job->finite || !gyre_codec_decide(job->codec, pass, summary,
                                                job->n, job->n, decided))
             return;
@@ -56,8 +57,10 @@ static void run(const gyre_codec *codec, const float *g, const float *e,
     uint64_t decided[32];
 
     assert_true(gyre_codec_bound(codec, N) <= WIRE);
+    job.finite = 1;
     decide(&job, decided);
-    gyre_feedback_run(&job);
+    if (job.finite)
+        gyre_feedback_run(&job);
     r->bytes = job.bytes;
     r->finite = job.finite;
     if (!job.finite)

@@ -29,7 +29,7 @@ static void test_text(void **state)
     assert_false(faults.reorder);
     assert_ok(f, gyre_io_faults_parse(
                      "faulty:posix,fail=3/ENOSPC,short=4,zero=5,eintr=6,"
-                     "delay=7,reorder=0,kill=9,every=10",
+                     "delay=7,reorder=0,kill=9,every=10,all",
                      &faults, &f->error));
     assert_string_equal("posix", faults.inner);
     assert_int_equal(3, faults.fail);
@@ -42,6 +42,7 @@ static void test_text(void **state)
     assert_int_equal(0, faults.seed);
     assert_int_equal(9, faults.kill);
     assert_int_equal(10, faults.every);
+    assert_true(faults.all);
     assert_ok(f, gyre_io_faults_parse("faulty,fail=2", &faults, &f->error));
     assert_int_equal(EIO, faults.fail_errno);
 }
