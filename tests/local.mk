@@ -12,7 +12,6 @@
 
 cli_tests += \
 	tests/cli/bench.test \
-	tests/cli/bench_near.test \
 	tests/cli/gpt.test \
 	tests/cli/same.test \
 	tests/cli/gyre.test \

@@ -31,6 +31,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip \
+	tests/unit/store/test_spike \
 	tests/unit/store/test_stream
 
 # Many stores: minutes under valgrind.
@@ -60,6 +61,7 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+tests_unit_store_test_spike_LDADD = $(store_LDADD)
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
