@@ -69,3 +69,10 @@ tests_unit_store_test_stream_LDADD = $(store_LDADD)
 tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
+
+if HAVE_OPENCL
+check_PROGRAMS += tests/unit/store/test_born
+tests_unit_store_test_born_LDADD = $(store_LDADD)
+tests_unit_store_test_born_CFLAGS = $(AM_CFLAGS) $(OPENCL_CFLAGS)
+slow_tests += tests/unit/store/test_born
+endif
