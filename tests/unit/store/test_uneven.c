@@ -118,8 +118,8 @@ static bool fail_at(const failing *how, unsigned n, const snapshot *one,
     fixture_open(&w.f, NULL);
     fixture_round(&w.f, &w.m, 0, NULL, NULL);
     fixture_close(&w.f);
-    /* The first two operations read the areas at open. */
-    snprintf(io, sizeof(io), "%s,fail=%u", how->engine, n + 2);
+    /* The first three operations, at open, read the areas and flush. */
+    snprintf(io, sizeof(io), "%s,fail=%u", how->engine, n + 3);
     options.io = io;
     options.buffers = 1 + n % 3;
     options.compute = &how->compute;
