@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzz targets: as tests they replay their corpus and seeded mutations of it.
-check_PROGRAMS += tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_wire
+check_PROGRAMS += \
+	tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_store \
+	tests/fuzz/fuzz_wire
+tests_fuzz_fuzz_store_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 tests_fuzz_fuzz_wire_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 
 fuzz_safetensors_corpus = \
@@ -64,3 +68,10 @@ fuzz_wire_corpus = \
 	tests/fuzz/wire/20-sign-block \
 	tests/fuzz/wire/20-sign-payload
 EXTRA_DIST += $(fuzz_wire_corpus)
+
+EXTRA_DIST += \
+	tests/fuzz/store/near \
+	tests/fuzz/store/plain \
+	tests/fuzz/store/record \
+	tests/fuzz/store/super \
+	tests/fuzz/store/wide

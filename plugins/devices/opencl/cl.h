@@ -5,6 +5,7 @@
  *     cl_load.c   libOpenCL.so.1 opened at run time, devices counted
  *     cl_build.c  is the device exact enough; the program and its log
  *     cl_lane.c   queues, buffers, launches
+ *     cl_fetch.c  gradients from somebody's buffers
  *     opencl.c    the driver table
  */
 #ifndef GYRE_PLUGINS_OPENCL_CL_H
@@ -17,7 +18,6 @@
 
 #define CL_CALLS(X)              \
     X(clGetPlatformIDs)          \
-    X(clGetPlatformInfo)         \
     X(clGetDeviceIDs)            \
     X(clGetDeviceInfo)           \
     X(clCreateContext)           \
@@ -31,9 +31,10 @@
     X(clCreateKernel)            \
     X(clReleaseKernel)           \
     X(clSetKernelArg)            \
-    X(clGetKernelWorkGroupInfo)  \
     X(clCreateBuffer)            \
     X(clReleaseMemObject)        \
+    X(clGetMemObjectInfo)        \
+    X(clGetContextInfo)          \
     X(clEnqueueMapBuffer)        \
     X(clEnqueueUnmapMemObject)   \
     X(clEnqueueWriteBuffer)      \
@@ -68,7 +69,7 @@ typedef struct cl_device {
     cl_program program;
     char name[128];
     uint32_t group;
-    size_t state_bytes, input_bytes;
+    size_t shared_bytes, state_bytes, input_bytes;
     uint64_t memory;
     uint32_t lane_count;
     cl_lane *lanes;
@@ -100,5 +101,8 @@ gyre_status cl_submit(void *device, uint32_t lane, const gyre_launch *launch,
                       gyre_error *error);
 int cl_ready(void *device, uint32_t lane);
 gyre_status cl_finish(void *device, uint32_t lane, gyre_error *error);
+gyre_status cl_fetch(const gyre_services *services, int32_t device,
+                     const void *data, uint64_t offset, size_t bytes,
+                     void *host, gyre_error *error);
 
 #endif

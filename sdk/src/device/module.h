@@ -18,8 +18,8 @@
  * on a lane at a time; launches of different lanes overlap, so that one's
  * transfers hide behind another's kernel.
  *
- * All functions but open, describe and compile are called by one thread at a
- * time per device.  Errors are written into gyre_error with the driver's own
+ * Functions that take a device are called by one thread at a time per device,
+ * the others by any.  Errors are written into gyre_error with the driver's own
  * number and name.
  */
 #ifndef GYRE_SRC_DEVICE_MODULE_H
@@ -43,13 +43,14 @@ typedef struct gyre_services {
 
 typedef struct gyre_device_plan {
     size_t size;
-    uint32_t index;     /* which device, as `describe` counts them */
-    uint32_t lanes;     /* at least 1 */
-    uint32_t group;     /* work-items of a work-group */
-    int allow_inexact;  /* take a device whose division, root or denormals are
-                           not those of IEEE 754 */
-    const char *source; /* in the driver's language */
-    size_t state_bytes; /* the most of a launch */
+    uint32_t index;      /* which device, as `describe` counts them */
+    uint32_t lanes;      /* at least 1 */
+    uint32_t group;      /* work-items of a work-group */
+    int allow_inexact;   /* take a device whose division, root or denormals are
+                            not those of IEEE 754 */
+    const char *source;  /* in the driver's language */
+    size_t shared_bytes; /* of a work-group */
+    size_t state_bytes;  /* the most of a launch */
     size_t input_bytes;
 } gyre_device_plan;
 
@@ -92,6 +93,10 @@ typedef struct gyre_driver {
     gyre_status (*finish)(void *device, uint32_t lane, gyre_error *error);
     /* Device memory held, bytes. */
     uint64_t (*memory)(void *device);
+    /* Copy from somebody's device memory (gyre_gradient) to the host; waits. */
+    gyre_status (*fetch)(const gyre_services *services, int32_t device,
+                         const void *data, uint64_t offset, size_t bytes,
+                         void *host, gyre_error *error);
 } gyre_driver;
 
 #endif

@@ -12,9 +12,8 @@
 #include "device/module.h"
 
 #include "fake/fake.h"
+#include "open_fake.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <sys/wait.h>
 
 enum { GRAINS = 3, VARS = 2, BYTES = GRAINS * VARS * 4096, LANES = 2 };
@@ -36,24 +35,10 @@ typedef struct bench {
 
 /* ---- the fakes ------------------------------------------------------- */
 
-static void *open_fake(const char *file, const char *symbol)
-{
-    const char *top = getenv("GYRE_TOP_BUILD");
-    char path[4096];
-    void *library;
-
-    snprintf(path, sizeof(path), "%s/tests/unit/device/fake/.libs/%s",
-             top != NULL ? top : ".", file);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return library != NULL ? dlsym(library, symbol) : NULL;
-}
-
 static void open_fakes(void)
 {
     cuda = open_fake("libcuda.so.1", "fake_cuda");
     nvrtc = open_fake("libnvrtc.so.13", "fake_nvrtc");
-    if (cuda == NULL || nvrtc == NULL)
-        fail_msg("%s", dlerror());
 }
 
 /* ---- a job ---------------------------------------------------------- */
@@ -244,6 +229,32 @@ static void test_memory_runs_out(void **state)
     }
 }
 
+/* Host memory stands for the GPU's; each call fails once. */
+static void test_gradients_come_from_a_gpu(void **state)
+{
+    bench *b = *state;
+    const char text[] = "gradients";
+    gyre_status status = GYRE_IO;
+    gyre_error error;
+    char host[6];
+
+    for (unsigned n = 1; status != GYRE_OK; n++) {
+        assert_true(n < 20);
+        cuda->fail_at = cuda->calls + n;
+        memset(host, 0, sizeof(host));
+        status = gyre_device_fetch(b->context, GYRE_CUDA_MEMORY, 0, text, 4, 5,
+                                   host, &error);
+        if (status != GYRE_OK)
+            unit_assert_text(&error, "CUDA_ERROR_LAUNCH_FAILED");
+        assert_int_equal(cuda->retained, 0);
+    }
+    assert_string_equal(host, "ients");
+    assert_int_equal(gyre_device_fetch(b->context, GYRE_CUDA_MEMORY, 3, text, 0,
+                                       1, host, &error),
+                     GYRE_NOT_FOUND);
+    unit_assert_text(&error, "no CUDA device 3");
+}
+
 static void test_what_is_missing_is_named(void **state)
 {
     bench *b = *state;
@@ -319,6 +330,7 @@ int main(void)
         WITH_BENCH(test_every_call_fails_once),
         WITH_BENCH(test_every_call_of_the_compiler_fails_once),
         WITH_BENCH(test_memory_runs_out),
+        WITH_BENCH(test_gradients_come_from_a_gpu),
         WITH_BENCH(test_what_is_missing_is_named),
     };
 
