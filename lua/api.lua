@@ -47,7 +47,8 @@ field("tensors", "gyre.tensor[]", "the model")
 field("optimizer?", "string|table",
       "name, or { name, parameter = value, ... } [adamw]")
 field("devices?", "integer|string[]", "number, or folders and block files [1]")
-field("weights?", "number[]", "share of each device [equal]")
+field("weights?", "number[]|string",
+      'share of each device, or "measured" [equal]')
 field("chunk_elements?", "integer", "times of 1024 [chosen]")
 field("blob_bytes?", "integer", "room for the blob of a commit [64 KiB]")
 field("in_place?", "boolean",
@@ -207,9 +208,14 @@ Take parameters and state by name from a safetensors file into a closed
 store.  Option progress is a function(done, total) or a gyre.progress.]]
 f "reshard" "path: string, options: table" "true FAIL" [[
 Rewrite a closed store for other devices, weights or chunk_elements.]]
+f "weigh" "devices: string[], options?: table" "table[] FAIL" [[
+Measure folders and block files by a short trial, all at once: read_rate,
+write_rate, rate (both in turn) in bytes per second, weight, bytes, direct.
+Options: bytes (room on each), seconds.  Block files are only read.]]
 f "fsck" "path: string, options?: table" "table FAIL" [[
 Check a closed store; options repair and salvage.  The report has chunks,
-problems, step, previous_whole, repaired, salvaged and list.]]
+problems, notes (what a crash left and commits mend), step, previous_whole,
+repaired, salvaged and list.]]
 f "context" "options?: table" "gyre.context FAIL" [[
 A context of its own: plugin_path, instruction_set, trace_records (spans of
 each thread; 0: no trace).]]
@@ -233,7 +239,7 @@ part("gyre.context", "object",
      "A context; closing waits for the stores made from it.")
 for _, name in ipairs { "create", "open", "open_or_create", "plan",
                         "optimizer", "plugins", "plugin", "import", "reshard",
-                        "fsck" } do
+                        "weigh", "fsck" } do
     for _, known in ipairs(api[#api - 1].functions) do
         if known.name == name then
             f(name)(known.arguments)(known.returns) ("")

@@ -153,8 +153,10 @@ int gl_reshard(lua_State *L)
     spec.chunk_elements =
         (uint64_t)gl_integer(L, t, "chunk_elements", 0, 0, INT64_MAX);
     bridge b = read_progress(L, t);
-    gyre_status status = gyre_store_reshard(context->context, path, &spec,
-                                            &options, on_progress, &b, &error);
+    gyre_status status = gl_measured(L, context, t, anchor, &spec, &error);
+    if (status == GYRE_OK)
+        status = gyre_store_reshard(context->context, path, &spec, &options,
+                                    on_progress, &b, &error);
     return end_with(L, &b, status, &error);
 }
 
@@ -168,11 +170,12 @@ static int push_problem(lua_State *L)
 {
     const gyre_fsck_problem *p = lua_touserdata(L, 1);
 
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 5);
     gl_set_text(L, "device", p->device);
     gl_set_integer(L, "chunk", p->chunk);
     gl_set_text(L, "what", p->what);
     gl_set_text(L, "text", p->text);
+    gl_set_flag(L, "note", p->note);
     lua_rawseti(L, 2, (lua_Integer)lua_rawlen(L, 2) + 1);
     return 0;
 }
@@ -222,6 +225,7 @@ int gl_fsck(lua_State *L)
     lua_createtable(L, 0, 8);
     gl_set_integer(L, "chunks", report.chunks);
     gl_set_integer(L, "problems", report.problems);
+    gl_set_integer(L, "notes", report.notes);
     gl_set_integer(L, "step", report.step);
     gl_set_flag(L, "previous_whole", report.previous_whole);
     gl_set_flag(L, "repaired", report.repaired);

@@ -159,6 +159,7 @@ void gl_open_context(lua_State *L)
         {"plan", gl_plan},
         {"import", gl_import},
         {"reshard", gl_reshard},
+        {"weigh", gl_weigh},
         {"fsck", gl_fsck},
         {"span", gl_span},
         {"trace", gl_trace},

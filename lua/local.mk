@@ -21,7 +21,8 @@ lua_module_sources = \
 	lua/spec.c \
 	lua/store.c \
 	lua/trace.c \
-	lua/util.c
+	lua/util.c \
+	lua/weigh.c
 
 if HAVE_LUA
 # The command links these objects, and `require "gyre"` opens the same in a

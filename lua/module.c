@@ -53,6 +53,7 @@ __attribute__((visibility("default"))) int luaopen_gyre(lua_State *L)
                                          {"progress", gl_progress},
                                          {"reshard", gl_reshard},
                                          {"version", module_version},
+                                         {"weigh", gl_weigh},
                                          {NULL, NULL}};
 
     luaL_checkversion(L);

@@ -135,6 +135,9 @@ void gl_devices(lua_State *L, int t, int anchor, const char *const **devices,
                 size_t *count);
 void gl_weights(lua_State *L, int t, int anchor, const double **weights,
                 size_t *count);
+/* weights = "measured": measure the devices of `spec`. */
+gyre_status gl_measured(lua_State *L, gl_context *context, int t, int anchor,
+                        gyre_store_spec *spec, gyre_error *error);
 void gl_check_store_fields(lua_State *L, int t, bool create);
 
 /* ---- near-storage update (near.c) -------------------------------------- */
@@ -177,6 +180,7 @@ void gl_open_round(lua_State *L);
 int gl_export(lua_State *L);
 int gl_import(lua_State *L);
 int gl_reshard(lua_State *L);
+int gl_weigh(lua_State *L);
 int gl_fsck(lua_State *L);
 
 /* ---- arrays, JSON, progress, options, plans ---------------------------- */

@@ -168,6 +168,16 @@ void gl_devices(lua_State *L, int t, int anchor, const char *const **devices,
 void gl_weights(lua_State *L, int t, int anchor, const double **weights,
                 size_t *count)
 {
+    if (lua_getfield(L, t, "weights") == LUA_TSTRING) {
+        if (strcmp(lua_tostring(L, -1), "measured") != 0)
+            luaL_error(L,
+                       "field 'weights': a list of numbers, or "
+                       "\"measured\", not \"%s\"",
+                       lua_tostring(L, -1));
+        lua_pop(L, 1);
+        return; /* gl_measured */
+    }
+    lua_pop(L, 1);
     if (!gl_table(L, t, "weights"))
         return;
     size_t n = lua_rawlen(L, -1);
@@ -251,7 +261,9 @@ gyre_status gl_spec(lua_State *L, gl_context *context, int t, int anchor,
     spec->blob_bytes =
         (uint64_t)gl_integer(L, t, "blob_bytes", 0, 0, MAX_INTEGER);
     spec->in_place = gl_flag(L, t, "in_place");
-    gyre_status status = read_optimizer(L, context, t, anchor, spec, error);
+    gyre_status status = gl_measured(L, context, t, anchor, spec, error);
+    if (status == GYRE_OK)
+        status = read_optimizer(L, context, t, anchor, spec, error);
     if (status == GYRE_OK)
         status = gl_near_spec(L, context, t, anchor, spec, error);
     return status;

@@ -14,6 +14,7 @@
 #include "progress.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +139,7 @@ static gyre_status measure_disk(const near_options *o, double *disk,
                                 gyre_error *error)
 {
     unsigned most = o->devices[o->device_count - 1];
-    double wanted = most * (o->read + o->write), fit;
+    double wanted = most * (o->read + o->write), fit, even;
     size_t block = 32 * GYRE_GRAIN * sizeof(float) * 3;
     gyre_status status;
 
@@ -150,6 +151,7 @@ static gyre_status measure_disk(const near_options *o, double *disk,
     if (status != GYRE_OK || wanted <= *disk / 2)
         return status;
     fit = *disk / 2 / wanted;
+    even = fit * 0.95; /* the next measurement may be lower */
     return near_fail(error, GYRE_RANGE,
                      "%u devices at %g + %g MB/s would move %.0f "
                      "MB/s, and of the %.0f MB/s that the disk under %s does "
@@ -157,8 +159,8 @@ static gyre_status measure_disk(const near_options *o, double *disk,
                      "may be used; these fit: --link %.3g --read %.3g --write "
                      "%.3g, or --devices up to %.0f, or another folder",
                      most, o->read / MB, o->write / MB, wanted / MB, *disk / MB,
-                     o->path, o->link * fit / MB, o->read * fit / MB,
-                     o->write * fit / MB, most * fit);
+                     o->path, o->link * even / MB, o->read * even / MB,
+                     o->write * even / MB, floor(most * fit));
 }
 
 /* What the closed forms say, and speeds over `host` on as many devices. */

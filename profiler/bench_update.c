@@ -5,12 +5,14 @@
  * Update and stream run by turns over the same memory in the same threads; the
  * figure is the median of the pairs' ratios, so that a slow moment of the
  * machine falls on both.  Bytes are 4 for the gradient and 8 for each array
- * that is read and written.
+ * that is read and written; with --state the slots lie in a codec (coded.h) and
+ * the stream moves as many bytes as they take.
  */
 #include "config.h"
 
 #include "bench.h"
 #include "cli.h"
+#include "coded.h"
 #include "progress.h"
 #include "stream.h"
 #include "team.h"
@@ -31,13 +33,15 @@ enum { TILE = 4096, MAX_PAIRS = 1000, MAX_SCALARS = 16, MAX_PARAMETERS = 32 };
 
 typedef struct options {
     const cli_state *cli;
-    const char *optimizer;
+    const char *optimizer, *state;
+    gyre_state_codec codec;
     uint64_t threads, elements, pairs;
 } options;
 
 typedef struct result {
     const char *optimizer, *isa;
     size_t threads, arrays;
+    double bytes;                /* per element */
     double update_ns, stream_ns; /* medians, per pass */
     double ratio, low, high;     /* stream / update: median, quartiles */
     int shape;                   /* of the stream */
@@ -51,7 +55,13 @@ typedef struct job {
     size_t threads, arrays; /* written: the parameter and the slots */
     float scalars[MAX_SCALARS];
     float *g, *x[STREAM_MAX];
+    coded coded; /* with a codec other than f32 */
 } job;
+
+static int is_coded(const job *j)
+{
+    return j->opt->codec != GYRE_STATE_F32;
+}
 
 /* ---- passes ---------------------------------------------------------- */
 
@@ -74,6 +84,10 @@ static void touch(void *user, size_t member)
     part(j, member, &from, &to);
     for (size_t i = from; i < to; i++)
         j->g[i] = 1e-3f + 1e-6f * (float)(i % 1021u);
+    if (is_coded(j)) {
+        coded_touch(&j->coded, j->x, from, to);
+        return;
+    }
     for (size_t k = 0; k < j->arrays; k++) {
         for (size_t i = from; i < to; i++)
             j->x[k][i] = 0.5f + 1e-4f * (float)((i + k) % 509u);
@@ -88,6 +102,10 @@ static void update(void *user, size_t member)
     size_t from, to;
 
     part(j, member, &from, &to);
+    if (is_coded(j)) {
+        coded_update(&j->coded, j->g, j->x, from, to);
+        return;
+    }
     for (size_t at = from; at < to; at += TILE) {
         call.n = to - at < TILE ? to - at : TILE;
         call.g = j->g + at;
@@ -105,6 +123,10 @@ static void stream(void *user, size_t member)
     size_t from, to;
 
     part(j, member, &from, &to);
+    if (is_coded(j)) {
+        coded_stream(&j->coded, j->g, j->x, from, to);
+        return;
+    }
     for (size_t at = from; at < to; at += TILE) {
         for (size_t k = 0; k < j->arrays; k++)
             x[k] = j->x[k] + at;
@@ -127,12 +149,19 @@ static double quantile(double *values, size_t n, double q)
     return values[(size_t)(q * (double)(n - 1) + 0.5)];
 }
 
+static void use_stream(job *j, int shape)
+{
+    j->stream = stream_best(j->arrays, shape);
+    j->coded.parameter = stream_best(1, shape);
+    j->coded.slots = stream_best(j->arrays > 1 ? j->arrays - 1 : 1, shape);
+}
+
 static void choose_stream(team *of, job *j, result *out)
 {
     uint64_t best = UINT64_MAX;
 
     for (int shape = 0; shape < STREAM_SHAPES; shape++) {
-        j->stream = stream_best(j->arrays, shape);
+        use_stream(j, shape);
         for (int i = 0; i < 3; i++) {
             uint64_t time = team_run(of, stream, j);
 
@@ -142,7 +171,7 @@ static void choose_stream(team *of, job *j, result *out)
             }
         }
     }
-    j->stream = stream_best(j->arrays, out->shape);
+    use_stream(j, out->shape);
 }
 
 static int measure(job *j, const char *label, result *out)
@@ -250,24 +279,20 @@ static const gyre_variant *prepare(const gyre_plugin *plugin, job *j)
 
 /* ---- report ---------------------------------------------------------- */
 
-static double bytes_of(const result *r, size_t elements)
-{
-    return (double)elements * (4.0 + 8.0 * (double)r->arrays);
-}
-
 static void print_head(const options *opt)
 {
     printf("%llu elements, %llu pairs, stream on %s; ratio: stream time / "
-           "update time, median (quartiles)\n"
+           "update time, median (quartiles)%s%s\n"
            "%-10s %-7s %7s %9s %9s %9s  %s\n",
            (unsigned long long)opt->elements, (unsigned long long)opt->pairs,
-           stream_isa(), "optimizer", "isa", "threads", "Gelem/s", "GB/s",
-           "stream", "ratio");
+           stream_isa(), opt->state != NULL ? "; slots in " : "",
+           opt->state != NULL ? opt->state : "", "optimizer", "isa", "threads",
+           "Gelem/s", "GB/s", "stream", "ratio");
 }
 
 static void print_result(const options *opt, const result *r)
 {
-    double bytes = bytes_of(r, opt->elements);
+    double bytes = r->bytes * (double)opt->elements;
 
     printf("%-10s %-7s %7zu %9.3f %9.2f %9.2f  %.3f (%.3f-%.3f)\n",
            r->optimizer, r->isa, r->threads,
@@ -281,17 +306,20 @@ static const char *const shape_names[STREAM_SHAPES] = {"fused", "split",
 
 static json_t *json_result(const options *opt, const result *r)
 {
-    double bytes = bytes_of(r, opt->elements);
+    double bytes = r->bytes * (double)opt->elements;
+    json_t *each = r->bytes == (double)(json_int_t)r->bytes
+                       ? json_integer((json_int_t)r->bytes)
+                       : json_real(r->bytes);
 
-    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s}",
-                     "optimizer", r->optimizer, "isa", r->isa, "threads",
-                     (json_int_t)r->threads, "bytes_per_element",
-                     (json_int_t)(4 + 8 * r->arrays), "elements_per_second",
-                     (double)opt->elements / r->update_ns * 1e9,
-                     "bytes_per_second", bytes / r->update_ns * 1e9,
-                     "stream_bytes_per_second", bytes / r->stream_ns * 1e9,
-                     "ratio", r->ratio, "ratio_low", r->low, "ratio_high",
-                     r->high, "stream_shape", shape_names[r->shape]);
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:s}",
+        "optimizer", r->optimizer, "isa", r->isa, "state",
+        gyre_state_codec_name(opt->codec), "threads", (json_int_t)r->threads,
+        "bytes_per_element", each, "elements_per_second",
+        (double)opt->elements / r->update_ns * 1e9, "bytes_per_second",
+        bytes / r->update_ns * 1e9, "stream_bytes_per_second",
+        bytes / r->stream_ns * 1e9, "ratio", r->ratio, "ratio_low", r->low,
+        "ratio_high", r->high, "stream_shape", shape_names[r->shape]);
 }
 
 /* ---- all of it ------------------------------------------------------- */
@@ -307,7 +335,8 @@ typedef struct walk {
 static const char *const isa_names[GYRE_LOOP_COUNT] = {"scalar", "avx2",
                                                        "avx512"};
 
-static int machine_has(const char *isa)
+/* NULL when the machine lacks it. */
+static gyre_context *context_on(const char *isa)
 {
     gyre_context_options wanted = {0};
     gyre_context *context = NULL;
@@ -315,9 +344,8 @@ static int machine_has(const char *isa)
     wanted.size = sizeof(wanted);
     wanted.instruction_set = isa;
     if (gyre_context_create(&wanted, &context, NULL) != GYRE_OK)
-        return 0;
-    gyre_context_destroy(context);
-    return 1;
+        return NULL;
+    return context;
 }
 
 static int no_memory(const options *opt)
@@ -341,6 +369,8 @@ static void bench_one(walk *w, const gyre_plugin *plugin,
     r.isa = isa_names[isa];
     r.threads = threads;
     r.arrays = w->job.arrays;
+    r.bytes = is_coded(&w->job) ? coded_bytes(&w->job.coded)
+                                : 4 + 8 * (double)r.arrays;
     snprintf(label, sizeof(label), "%s %s x%zu", plugin->name, isa_names[isa],
              threads);
     w->code = measure(&w->job, label, &r);
@@ -353,11 +383,39 @@ static void bench_one(walk *w, const gyre_plugin *plugin,
         print_result(opt, &r);
 }
 
+/* One instruction set: with one thread, and with one per core. */
+static void bench_set(walk *w, const gyre_plugin *plugin,
+                      const gyre_variant *variant, int isa)
+{
+    const options *opt = w->opt;
+    gyre_context *context = context_on(isa_names[isa]);
+    size_t cores = team_cores();
+
+    if (context == NULL)
+        return;
+    w->job.coded.context = context;
+    w->job.coded.codec = opt->codec;
+    w->job.coded.arrays = w->job.arrays;
+    w->job.coded.loop = variant->loops[isa];
+    w->job.coded.scalars = w->job.scalars;
+    /* Fresh pages for every team: the first to touch one is near it. */
+    for (size_t threads = 1; w->code == 0; threads = cores) {
+        if (opt->threads != 0)
+            threads = opt->threads;
+        drop_array(w->job.g, opt->elements);
+        for (size_t k = 0; k < w->job.arrays; k++)
+            drop_array(w->job.x[k], opt->elements);
+        bench_one(w, plugin, variant, isa, threads);
+        if (opt->threads != 0 || threads == cores)
+            break;
+    }
+    gyre_context_destroy(context);
+}
+
 static int bench_plugin(void *user, const gyre_plugin *plugin, const char *path)
 {
     walk *w = user;
     const options *opt = w->opt;
-    size_t cores = team_cores();
     const gyre_variant *variant;
 
     (void)path;
@@ -375,24 +433,11 @@ static int bench_plugin(void *user, const gyre_plugin *plugin, const char *path)
             return 1;
         }
     }
-    for (int isa = 0; isa < GYRE_LOOP_COUNT && w->code == 0; isa++) {
-        if (variant->loops[isa] == NULL ||
-            (opt->cli->isa != NULL &&
-             strcmp(opt->cli->isa, isa_names[isa]) != 0) ||
-            !machine_has(isa_names[isa]))
-            continue;
-        /* Fresh pages for every team: the first to touch one is near it. */
-        for (size_t threads = 1; w->code == 0; threads = cores) {
-            if (opt->threads != 0)
-                threads = opt->threads;
-            drop_array(w->job.g, opt->elements);
-            for (size_t k = 0; k < w->job.arrays; k++)
-                drop_array(w->job.x[k], opt->elements);
-            bench_one(w, plugin, variant, isa, threads);
-            if (opt->threads != 0 || threads == cores)
-                break;
-        }
-    }
+    for (int isa = 0; isa < GYRE_LOOP_COUNT && w->code == 0; isa++)
+        if (variant->loops[isa] != NULL &&
+            (opt->cli->isa == NULL ||
+             strcmp(opt->cli->isa, isa_names[isa]) == 0))
+            bench_set(w, plugin, variant, isa);
     return w->code != 0;
 }
 
@@ -450,6 +495,8 @@ int bench_update(int argc, char **argv)
     const cli_option list[] = {
         {"optimizer", "NAME", "one of them (default: all)", CLI_TEXT,
          &opt.optimizer},
+        {"state", "CODEC", "slots in bf16, bf16-stochastic or q8", CLI_TEXT,
+         &opt.state},
         {"threads", "N", "(default: 1, and one per core)", CLI_COUNT,
          &opt.threads},
         {"elements", "N", "per pass (default: 67108864)", CLI_COUNT,
@@ -465,6 +512,9 @@ int bench_update(int argc, char **argv)
 
     if (code >= 0)
         return code;
+    if (opt.state != NULL && !coded_parse(opt.state, &opt.codec))
+        return cli_fail(&cli, CLI_USAGE,
+                        "--state: f32, bf16, bf16-stochastic or q8");
     if (opt.elements == 0 || opt.elements > (uint64_t)1 << 40)
         return cli_fail(&cli, CLI_USAGE, "--elements: 1 to 2^40");
     if (opt.pairs == 0 || opt.pairs > MAX_PAIRS)

@@ -13,6 +13,8 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_store.h \
 	profiler/bench_update.c \
 	profiler/cmd_bench.c \
+	profiler/coded.c \
+	profiler/coded.h \
 	profiler/fio.c \
 	profiler/fio.h \
 	profiler/near_model.c \

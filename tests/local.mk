@@ -12,7 +12,6 @@
 
 cli_tests += \
 	tests/cli/bench.test \
-	tests/cli/bench_near.test \
 	tests/cli/gpt.test \
 	tests/cli/same.test \
 	tests/cli/gyre.test \
@@ -44,7 +43,7 @@ LDADD = sdk/libgyre_core.la $(CMOCKA_LIBS)
 AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
-EXTRA_DIST += tests/README.md tests/install.test tests/needs tests/run \
+EXTRA_DIST += tests/README.md tests/gpu/run tests/install.test tests/needs tests/run \
 	tests/tap.sh
 EXTRA_DIST += tests/unit/codecs.h tests/unit/codecs_cases.h tests/unit/tap tests/unit/unit.h
 EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
@@ -65,7 +64,8 @@ check_DATA += tests/json_get$(EXEEXT)
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
-gyre_test_plugins = $(abs_top_builddir)/plugins/optimizers/.libs:$(abs_top_builddir)/plugins/compressors/.libs:$(abs_top_builddir)/plugins/devices/.libs
+gyre_built = $(abs_top_builddir)/plugins
+gyre_test_plugins = $(gyre_built)/optimizers/.libs:$(gyre_built)/compressors/.libs:$(gyre_built)/devices/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

@@ -29,3 +29,9 @@ compressor_sources = \
 	plugins/compressors/quantize/quantize.c \
 	plugins/compressors/sign/sign.c \
 	plugins/compressors/topk/topk.c
+
+dist_plugin_DATA += \
+	plugins/compressors/fp8/fp8.ref.lua \
+	plugins/compressors/quantize/quantize.ref.lua \
+	plugins/compressors/sign/sign.ref.lua \
+	plugins/compressors/topk/topk.ref.lua

@@ -236,6 +236,7 @@ static int store_info(int argc, char **argv)
 
 typedef struct findings {
     bool json;
+    bool chunks; /* one is not what it should be */
     json_t *list;
 } findings;
 
@@ -243,42 +244,53 @@ static void on_problem(void *user, const gyre_fsck_problem *p)
 {
     findings *f = user;
 
+    f->chunks |= (p->chunk != UINT64_MAX && strcmp(p->what, "label") != 0) ||
+                 strcmp(p->what, "dirty") == 0;
     if (f->json)
-        json_array_append_new(f->list, json_pack("{s:s,s:I,s:s,s:s}", "device",
-                                                 p->device, "chunk",
-                                                 (json_int_t)p->chunk, "what",
-                                                 p->what, "text", p->text));
+        json_array_append_new(
+            f->list, json_pack("{s:s,s:I,s:s,s:s,s:b}", "device", p->device,
+                               "chunk", (json_int_t)p->chunk, "what", p->what,
+                               "text", p->text, "note", p->note));
     else
-        printf("%s: %s\n", p->what, p->text);
+        printf("%s%s: %s\n", p->note ? "note: " : "", p->what, p->text);
 }
 
 /* A repaired store is good again; a salvaged one is not whole. */
 static int conclude(const cli_state *cli, const gyre_fsck_report *r,
-                    json_t *list)
+                    const findings *f)
 {
+    const char *done = r->salvaged ? "; salvaged: the store is no longer whole"
+                       : !r->repaired      ? ""
+                       : r->previous_whole ? "; rolled back to the commit "
+                                             "before"
+                                           : "; mended";
     int code = r->problems == 0 || r->repaired ? CLI_GOOD : CLI_WRONG;
 
     if (cli->json) {
         int printed = cli_print_json(json_pack(
-            "{s:I,s:I,s:I,s:b,s:b,s:b,s:o}", "chunks", (json_int_t)r->chunks,
-            "problems", (json_int_t)r->problems, "step", (json_int_t)r->step,
-            "previous_whole", r->previous_whole, "repaired", r->repaired,
-            "salvaged", r->salvaged, "list", list));
+            "{s:I,s:I,s:I,s:I,s:b,s:b,s:b,s:o}", "chunks",
+            (json_int_t)r->chunks, "problems", (json_int_t)r->problems, "notes",
+            (json_int_t)r->notes, "step", (json_int_t)r->step, "previous_whole",
+            r->previous_whole, "repaired", r->repaired, "salvaged", r->salvaged,
+            "list", f->list));
         return printed == CLI_GOOD ? code : printed;
     }
-    json_decref(list);
-    printf("%llu chunks of step %llu checked, %llu problems%s\n",
+    json_decref(f->list);
+    printf("%llu chunks of step %llu checked, %llu problems",
            (unsigned long long)r->chunks, (unsigned long long)r->step,
-           (unsigned long long)r->problems,
-           r->repaired   ? "; rolled back to the commit before"
-           : r->salvaged ? "; salvaged: the store is no longer whole"
-                         : "");
+           (unsigned long long)r->problems);
+    if (r->notes != 0)
+        printf(", %llu note%s", (unsigned long long)r->notes,
+               r->notes == 1 ? "" : "s");
+    printf("%s\n", done);
     if (r->problems != 0 && !r->repaired && !r->salvaged)
         printf("%s\n", r->previous_whole
                            ? "the commit before is whole: --repair goes back "
                              "to it"
-                           : "the commit before is damaged, too: --salvage "
-                             "keeps what is there");
+                       : f->chunks
+                           ? "the commit before is damaged, too: --salvage "
+                             "keeps what is there"
+                           : "every chunk is whole: --repair mends the rest");
     return code;
 }
 
@@ -314,7 +326,7 @@ static int store_fsck(int argc, char **argv)
                                              (salvage ? GYRE_FSCK_SALVAGE : 0u),
                                          on_problem, &f, &report, &error);
     if (status == GYRE_OK) {
-        code = conclude(&cli, &report, f.list);
+        code = conclude(&cli, &report, &f);
     } else {
         json_decref(f.list);
         code = cli_fail_status(&cli, status, &error);
@@ -331,6 +343,7 @@ static const cli_command parts[] = {
     {"export", "write it as safetensors", store_export},
     {"import", "take parameters from safetensors", store_import},
     {"reshard", "other devices, other chunks", store_reshard},
+    {"weigh", "measure devices, for their shares", store_weigh},
 };
 
 int gyre_cmd_store(int argc, char **argv)

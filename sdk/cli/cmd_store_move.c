@@ -163,9 +163,10 @@ int store_import(int argc, char **argv)
 
 /* ---- reshard ------------------------------------------------------------ */
 
-static int reshard(const cli_state *cli, const gyre_store_spec *spec,
-                   const gyre_store_options *options)
+static int reshard(const cli_state *cli, gyre_store_spec *spec,
+                   const char *weights, const gyre_store_options *options)
 {
+    double shares[GYRE_MAX_DEVICES];
     gyre_context *context = NULL;
     gyre_error error = {0};
     work w = {.quiet = cli->quiet, .label = "reshard"};
@@ -173,6 +174,15 @@ static int reshard(const cli_state *cli, const gyre_store_spec *spec,
 
     if (code != -1)
         return code;
+    if (weights != NULL) {
+        spec->weights = shares;
+        code = store_read_weights(cli, context, weights, spec->devices,
+                                  spec->device_count, shares);
+        if (code != -1) {
+            gyre_context_destroy(context);
+            return code;
+        }
+    }
     gyre_status status = gyre_store_reshard(context, cli->argv[0], spec,
                                             options, on_progress, &w, &error);
     end_progress(&w);
@@ -186,10 +196,13 @@ int store_reshard(int argc, char **argv)
 {
     uint64_t devices = 0, chunk_elements = 0;
     const char *paths[GYRE_MAX_DEVICES], *last = NULL, *io = NULL;
+    const char *weights = NULL;
     const cli_option list[] = {
         {"devices", "M", "number of devices", CLI_COUNT, &devices},
         {"device", "PATH", "one of them; once for each, in order", CLI_TEXT,
          &last},
+        {"weights", "LIST", "share of each, W,W,..., or measured", CLI_TEXT,
+         &weights},
         {"chunk-elements", "N", "elements of a chunk, times of 1024", CLI_COUNT,
          &chunk_elements},
         {"io", "ENGINE", "auto, uring or posix", CLI_TEXT, &io},
@@ -213,11 +226,15 @@ int store_reshard(int argc, char **argv)
         return cli_fail(&cli, CLI_USAGE,
                         "nothing to do: --devices M, --device PATH... or "
                         "--chunk-elements N");
+    if (weights != NULL && count == 0 && devices == 0)
+        return cli_fail(&cli, CLI_USAGE,
+                        "--weights needs the devices: --device PATH... or "
+                        "--devices M");
     gyre_store_spec spec = {.size = sizeof(spec),
                             .devices = count > 0 ? paths : NULL,
                             .device_count =
                                 count > 0 ? (size_t)count : (size_t)devices,
                             .chunk_elements = chunk_elements};
     gyre_store_options options = {.size = sizeof(options), .io = io};
-    return reshard(&cli, &spec, &options);
+    return reshard(&cli, &spec, weights, &options);
 }

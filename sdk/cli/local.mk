@@ -21,6 +21,7 @@ sdk_cli_gyre_SOURCES = \
 	sdk/cli/cmd_store.c \
 	sdk/cli/cmd_store.h \
 	sdk/cli/cmd_store_move.c \
+	sdk/cli/cmd_store_weigh.c \
 	sdk/cli/cmd_version.c \
 	sdk/cli/commands.h \
 	sdk/cli/main.c

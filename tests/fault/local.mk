@@ -9,6 +9,7 @@ fault_tests_c = \
 	tests/fault/test_io_lasting \
 	tests/fault/test_kill \
 	tests/fault/test_loop \
+	tests/fault/test_measure \
 	tests/fault/test_space
 check_PROGRAMS += $(fault_tests_c)
 # Thousands of opens and processes.
@@ -16,11 +17,11 @@ slow_tests += $(fault_tests_c)
 
 check_LTLIBRARIES += tests/fault/libfault.la
 tests_fault_libfault_la_SOURCES = tests/fault/common.c \
-	tests/fault/io_trial.c tests/fault/place.c
+	tests/fault/io_trial.c tests/fault/place.c tests/fault/slow.c
 tests_fault_libfault_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_fault_libfault_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
 EXTRA_DIST += tests/fault/common.h tests/fault/crash.h \
-	tests/fault/explorer.h tests/fault/io_trial.h
+	tests/fault/explorer.h tests/fault/io_trial.h tests/fault/slow.h
 
 fault_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 fault_ldadd = tests/fault/libfault.la $(LDADD) $(XXHASH_LIBS)
@@ -38,6 +39,8 @@ tests_fault_test_kill_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_kill_LDADD = $(fault_ldadd)
 tests_fault_test_loop_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_loop_LDADD = $(fault_ldadd)
+tests_fault_test_measure_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_measure_LDADD = $(fault_ldadd)
 tests_fault_test_alloc_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_alloc_LDADD = $(fault_ldadd)
 tests_fault_test_space_CPPFLAGS = $(fault_cppflags)

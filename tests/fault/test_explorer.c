@@ -32,7 +32,8 @@ typedef struct trial {
     /* how to judge */
     bool fast, lenient, reopen;
     uint64_t go_on; /* one more round in every n-th state; 0: none */
-    uint64_t seen, told, continued, dirty;
+    uint64_t fsck;  /* and a check; 0: none */
+    uint64_t seen, told, continued, dirty, checked, notes;
 } trial;
 
 /* ---- recording -------------------------------------------------------- */
@@ -190,18 +191,58 @@ static const char *go_on(trial *t, gyre_store *store, gyre_error *error)
                          t->commit_every == 1);
 }
 
+static int tell_bad(trial *t, const char *wrong, const explorer_state *state,
+                    const gyre_error *error)
+{
+    if (!t->lenient && t->told++ < 5)
+        printf("# bad: %s (place %zu, mark %llu, %zu unflushed, %zu landed, "
+               "%zu torn): %s\n",
+               wrong, state->place, (unsigned long long)state->mark,
+               state->unflushed, state->landed, state->torn, error->text);
+    return 1;
+}
+
+/* What a crash leaves is no problem to fsck. */
+static void keep_problem(void *user, const gyre_fsck_problem *problem)
+{
+    gyre_error *error = user;
+
+    if (!problem->note)
+        snprintf(error->text, sizeof(error->text), "%s: %s", problem->what,
+                 problem->text);
+}
+
+static const char *check(trial *t, gyre_error *error)
+{
+    gyre_store_options options = fault_options("posix");
+    gyre_fsck_report report = {.size = sizeof(report)};
+
+    t->checked++;
+    if (gyre_store_fsck(t->context, t->place.store, &options, 0, keep_problem,
+                        error, &report, error) != GYRE_OK)
+        return "fsck";
+    t->notes += report.notes > 0;
+    return report.problems > 0 ? "fsck finds a problem" : NULL;
+}
+
 static int judge(void *user, const explorer_state *state)
 {
     trial *t = user;
     gyre_store_options options = fault_options("posix");
     gyre_error error = {GYRE_OK, ""};
-    const char *wrong = "opening";
+    const char *wrong;
     gyre_store *store;
     gyre_status status;
 
     options.fast = t->fast;
     options.commit_every = t->commit_every;
     t->seen++;
+    if (t->fsck != 0 && t->seen % t->fsck == 0) {
+        wrong = check(t, &error);
+        if (wrong != NULL)
+            return tell_bad(t, wrong, state, &error);
+    }
+    wrong = "opening";
     status = fault_open(t->context, &t->place, &options, &store, &error);
     /* In place a round that has begun costs the store, which must say so. */
     if (status == GYRE_DIRTY && t->model.in_place && state->unflushed > 0) {
@@ -214,23 +255,19 @@ static int judge(void *user, const explorer_state *state)
             wrong = go_on(t, store, &error);
         gyre_store_close(store);
     }
-    if (wrong != NULL && !t->lenient && t->told++ < 5)
-        printf("# bad: %s (place %zu, mark %llu, %zu unflushed, %zu landed, "
-               "%zu torn): %s\n",
-               wrong, state->place, (unsigned long long)state->mark,
-               state->unflushed, state->landed, state->torn, error.text);
-    return wrong != NULL;
+    return wrong != NULL && tell_bad(t, wrong, state, &error);
 }
 
 static uint64_t tell(const trial *t, const char *what,
                      const explorer_counts *counts)
 {
     printf("# %s, %s open: states: %llu, bad: %llu (up to %zu unflushed, "
-           "%llu dirty, %llu went on)\n",
+           "%llu dirty, %llu went on, %llu checked: %llu with notes)\n",
            what, t->fast ? "fast" : "verifying",
            (unsigned long long)counts->states, (unsigned long long)counts->bad,
            counts->most_unflushed, (unsigned long long)t->dirty,
-           (unsigned long long)t->continued);
+           (unsigned long long)t->continued, (unsigned long long)t->checked,
+           (unsigned long long)t->notes);
     fflush(stdout);
     return counts->bad;
 }
@@ -245,9 +282,11 @@ static uint64_t explore_all(trial *t, const char *what, bool fast)
 
     t->fast = fast;
     t->go_on = fast ? 0 : 5;
-    t->continued = t->dirty = 0;
+    t->fsck = fast || t->model.in_place ? 0 : 3;
+    t->continued = t->dirty = t->checked = t->notes = 0;
     explorer_all(t->explorer, most, tears, 1, judge, t, &counts);
     assert_true(counts.states > 100);
+    assert_int_equal(t->fsck != 0, t->notes > 0);
     return tell(t, what, &counts);
 }
 

@@ -9,7 +9,7 @@
  */
 #include "config.h"
 
-#include "fault/common.h"
+#include "fault/slow.h"
 
 #include "io/io.h"
 
@@ -17,14 +17,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define GROUPS_V1 "/sys/fs/cgroup/blkio"
-#define GROUPS_V2 "/sys/fs/cgroup"
 enum { RATE = 65536, DISK_BYTES = 2 << 20 };
 
 /*
@@ -36,92 +32,17 @@ enum { CHUNKS = 14, FIRST_WRITE = 2 + 15 + CHUNKS + 1 };
 typedef struct slow {
     fault_model model;
     fault_place place;
-    char file[FAULT_PATH + 16];
-    char disk[64];   /* /dev/loopN; "": none */
-    char group[128]; /* control group; "": none */
-    bool waited;     /* the library said so */
+    slow_disk disk;
+    bool waited; /* the library said so */
 } slow;
 
 /* ---- a slow disk ------------------------------------------------------ */
 
-static bool write_text(const char *folder, const char *name, const char *text)
-{
-    char path[256];
-    int fd;
-    bool good;
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    fd = open(path, O_WRONLY);
-    if (fd < 0)
-        return false;
-    good = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-    close(fd);
-    return good;
-}
-
-static void make_disk(slow *s)
-{
-    char command[FAULT_PATH + 128];
-    FILE *pipe;
-    int fd;
-
-    snprintf(s->file, sizeof(s->file), "%s/disk.img", s->place.root);
-    fd = open(s->file, O_RDWR | O_CREAT, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(posix_fallocate(fd, 0, DISK_BYTES), 0);
-    close(fd);
-    snprintf(command, sizeof(command), "losetup --find --show %s 2>/dev/null",
-             s->file);
-    pipe = popen(command, "r");
-    if (pipe == NULL)
-        return;
-    if (fgets(s->disk, sizeof(s->disk), pipe) == NULL)
-        s->disk[0] = '\0';
-    s->disk[strcspn(s->disk, "\n")] = '\0';
-    pclose(pipe);
-}
-
-/* A control group that writes to the disk as slowly as `text` says. */
-static bool try_group(slow *s, const char *groups, const char *name,
-                      const char *text)
-{
-    snprintf(s->group, sizeof(s->group), "%s/gyre-test-%ld", groups,
-             (long)getpid());
-    if (mkdir(s->group, 0755) == 0) {
-        if (write_text(s->group, name, text))
-            return true;
-        rmdir(s->group);
-    }
-    s->group[0] = '\0';
-    return false;
-}
-
-static void make_group(slow *s)
-{
-    struct stat info;
-    char text[64];
-
-    assert_int_equal(stat(s->disk, &info), 0);
-    snprintf(text, sizeof(text), "%u:%u %d", major(info.st_rdev),
-             minor(info.st_rdev), RATE);
-    if (try_group(s, GROUPS_V1, "blkio.throttle.write_bps_device", text))
-        return;
-    snprintf(text, sizeof(text), "%u:%u wbps=%d", major(info.st_rdev),
-             minor(info.st_rdev), RATE);
-    if (write_text(GROUPS_V2, "cgroup.subtree_control", "+io"))
-        (void)try_group(s, GROUPS_V2, "io.max", text);
-}
-
 static int end_slow(void **state)
 {
     slow *s = *state;
-    char command[128];
 
-    if (s->group[0] != '\0')
-        rmdir(s->group);
-    snprintf(command, sizeof(command), "losetup --detach %s", s->disk);
-    if (s->disk[0] != '\0' && system(command) != 0)
-        printf("# %s stays\n", s->disk);
+    slow_disk_remove(&s->disk);
     fault_place_remove(&s->place);
     fault_model_free(&s->model);
     free(s);
@@ -135,17 +56,15 @@ static int begin_slow(void **state)
     *state = s;
     fault_model_make(&s->model, 5);
     fault_place_make(&s->place, 1, true);
-    if (geteuid() == 0)
-        make_disk(s);
-    if (s->disk[0] != '\0')
-        make_group(s);
-    s->place.devices[0] = s->disk;
+    slow_disk_make(&s->disk, s->place.root, DISK_BYTES);
+    slow_disk_limit(&s->disk, 0, RATE);
+    s->place.devices[0] = s->disk.disk;
     return 0;
 }
 
 static void *read_disk(const slow *s)
 {
-    int fd = open(s->disk, O_RDONLY | O_DIRECT);
+    int fd = open(s->disk.disk, O_RDONLY | O_DIRECT);
     void *data = NULL;
 
     assert_true(fd >= 0 && posix_memalign(&data, 4096, DISK_BYTES) == 0);
@@ -171,7 +90,7 @@ static void live(const slow *s, uint64_t operations)
     options.buffers = 16;
     if (status == GYRE_OK)
         status = fault_open(context, &s->place, &options, &store, &error);
-    if (status == GYRE_OK && !write_text(s->group, "cgroup.procs", "0"))
+    if (status == GYRE_OK && !slow_disk_join(&s->disk))
         status = GYRE_SYSTEM;
     while (status == GYRE_OK) {
         gyre_round_report report;
@@ -251,7 +170,7 @@ static void test_slow_disk(void **state)
     context_options.log = listen_log;
     context_options.log_user = s;
     fault_ok(gyre_context_create(&context_options, &context, &error), &error);
-    if (s->group[0] == '\0') {
+    if (s->disk.group[0] == '\0') {
         fault_skip("no root, loop device, or group to slow it down");
         goto destroy;
     }

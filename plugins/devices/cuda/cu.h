@@ -94,7 +94,7 @@ typedef struct cu_device {
     CUfunction kernel;
     char name[128];
     uint32_t group;
-    size_t state_bytes, input_bytes;
+    size_t shared_bytes, state_bytes, input_bytes;
     uint64_t memory;
     uint32_t lane_count;
     cu_lane *lanes;

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What keeps the bits: no contraction, IEEE division and root, denormals. */
-enum { OPTIONS = 5 };
+/* What keeps the bits: no contraction, IEEE division and root, denormals; and a
+ * log of errors alone. */
+enum { OPTIONS = 6 };
 
 static gyre_status rtc_fail(const nvrtc_calls *rtc, gyre_error *error,
                             const char *what, nvrtcResult code)
@@ -29,11 +30,6 @@ static gyre_status build_failed(const gyre_services *services,
     gyre_status status;
 
     (void)rtc->nvrtcVersion(&major, &minor);
-    if (code == NVRTC_ERROR_INVALID_OPTION)
-        return cu_say(error, GYRE_UNSUPPORTED,
-                      "cuda: NVRTC %d.%d does not build for %s; install a "
-                      "newer one",
-                      major, minor, target);
     if (rtc->nvrtcGetProgramLogSize(program, &size) == NVRTC_SUCCESS &&
         size > 0)
         log = services->take(services->user, size + 1);
@@ -41,7 +37,9 @@ static gyre_status build_failed(const gyre_services *services,
         return rtc_fail(rtc, error, "the program does not build", code);
     (void)rtc->nvrtcGetProgramLog(program, log);
     services->log(services->user, 0, log);
-    status = cu_say(error, GYRE_PLUGIN_BAD,
+    status = cu_say(error,
+                    code == NVRTC_ERROR_INVALID_OPTION ? GYRE_UNSUPPORTED
+                                                       : GYRE_PLUGIN_BAD,
                     "cuda: the program does not build for %s (NVRTC %d.%d: "
                     "%s); build log: %s",
                     target, major, minor, rtc->nvrtcGetErrorString(code), log);
@@ -77,9 +75,9 @@ gyre_status cu_build(const gyre_services *services, const char *source,
                      gyre_error *error)
 {
     char architecture[64];
-    const char *const options[OPTIONS] = {architecture, "--fmad=false",
+    const char *const options[OPTIONS] = {architecture,      "--fmad=false",
                                           "--prec-div=true", "--prec-sqrt=true",
-                                          "--ftz=false"};
+                                          "--ftz=false",     "-w"};
     nvrtc_calls rtc;
     nvrtcProgram program = NULL;
     nvrtcResult result;

@@ -182,6 +182,7 @@ static gyre_status cuda_open(const gyre_services *services,
         return cu_say(error, GYRE_NO_MEMORY, "cuda: no memory");
     device->services = services;
     device->group = plan->group;
+    device->shared_bytes = plan->shared_bytes;
     device->state_bytes = plan->state_bytes;
     device->input_bytes = plan->input_bytes;
     device->lane_count = plan->lanes;

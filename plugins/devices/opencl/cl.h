@@ -17,7 +17,6 @@
 
 #define CL_CALLS(X)              \
     X(clGetPlatformIDs)          \
-    X(clGetPlatformInfo)         \
     X(clGetDeviceIDs)            \
     X(clGetDeviceInfo)           \
     X(clCreateContext)           \
@@ -31,7 +30,6 @@
     X(clCreateKernel)            \
     X(clReleaseKernel)           \
     X(clSetKernelArg)            \
-    X(clGetKernelWorkGroupInfo)  \
     X(clCreateBuffer)            \
     X(clReleaseMemObject)        \
     X(clEnqueueMapBuffer)        \
@@ -68,7 +66,7 @@ typedef struct cl_device {
     cl_program program;
     char name[128];
     uint32_t group;
-    size_t state_bytes, input_bytes;
+    size_t shared_bytes, state_bytes, input_bytes;
     uint64_t memory;
     uint32_t lane_count;
     cl_lane *lanes;

@@ -83,8 +83,8 @@ gyre_status cl_build(const gyre_services *services, const cl_calls *cl,
                      int exact, cl_program *out, gyre_error *error)
 {
     const char *options =
-        exact ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
-              : "-cl-std=CL1.2";
+        exact ? "-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divide-sqrt"
+              : "-cl-std=CL1.2 -w";
     size_t length = strlen(source);
     cl_int code = CL_SUCCESS;
     cl_program program =

@@ -89,6 +89,11 @@ static cl_int enqueue(cl_device *device, cl_lane *lane,
                                   &lane->input);
     if (code == CL_SUCCESS)
         code = cl->clSetKernelArg(lane->kernel, 2, sizeof(grains), &grains);
+    if (code == CL_SUCCESS) /* none is not allowed */
+        code = cl->clSetKernelArg(
+            lane->kernel, 3,
+            device->shared_bytes > 0 ? device->shared_bytes : sizeof(float),
+            NULL);
     if (code != CL_SUCCESS)
         return code;
     *what = "writing the state";

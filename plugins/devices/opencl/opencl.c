@@ -79,7 +79,7 @@ static void opencl_close(void *opaque)
 /* Refuse by the device's own numbers, before anything is taken. */
 static gyre_status check_room(const cl_device *device, gyre_error *error)
 {
-    cl_ulong total = 0, each = 0;
+    cl_ulong total = 0, each = 0, shared = 0;
     size_t group = 0;
     uint64_t bytes = (uint64_t)device->lane_count *
                      (device->state_bytes + device->input_bytes);
@@ -100,11 +100,14 @@ static gyre_status check_room(const cl_device *device, gyre_error *error)
                       device->name, device->lane_count, device->state_bytes,
                       device->input_bytes, (unsigned long long)total,
                       (unsigned long long)each);
-    if (group < device->group)
+    (void)device->cl.clGetDeviceInfo(device->id, CL_DEVICE_LOCAL_MEM_SIZE,
+                                     sizeof(shared), &shared, NULL);
+    if (group < device->group || shared < device->shared_bytes)
         return cl_say(error, GYRE_UNSUPPORTED,
-                      "opencl: %s: work-groups of at most %zu; the kernels "
-                      "need %u",
-                      device->name, group, device->group);
+                      "opencl: %s: work-groups of at most %zu items and %llu "
+                      "bytes; the program needs %u and %zu",
+                      device->name, group, (unsigned long long)shared,
+                      device->group, device->shared_bytes);
     return GYRE_OK;
 }
 
@@ -150,6 +153,7 @@ static gyre_status opencl_open(const gyre_services *services,
         return cl_say(error, GYRE_NO_MEMORY, "opencl: no memory");
     device->services = services;
     device->group = plan->group;
+    device->shared_bytes = plan->shared_bytes;
     device->state_bytes = plan->state_bytes;
     device->input_bytes = plan->input_bytes;
     device->lane_count = plan->lanes;

@@ -238,6 +238,21 @@ GYRE_API gyre_state_codec gyre_store_codec(const gyre_store *store, int slot);
  * thread. */
 GYRE_API const char *gyre_state_codec_name(gyre_state_codec codec);
 
+/*
+ * One grain of a variable, GYRE_GRAIN values, to the bytes of a codec and back,
+ * as an update has it, by the loops of the context's instruction set; for
+ * tools.  `key` and `index`, the first value's place in its tensor, draw the
+ * numbers of rounding by a counter; key NULL rounds to nearest.  Any thread.
+ */
+GYRE_API size_t gyre_state_grain_bytes(gyre_state_codec codec); /* 0: none */
+GYRE_API void gyre_state_pack(const gyre_context *context,
+                              gyre_state_codec codec, const float *values,
+                              const uint32_t key[2], uint64_t index,
+                              void *grain);
+GYRE_API void gyre_state_unpack(const gyre_context *context,
+                                gyre_state_codec codec, const void *grain,
+                                float *values);
+
 /* "committed", "volatile", "off"; NULL for a number that is none.  Any
  * thread. */
 GYRE_API const char *gyre_residual_name(gyre_residual residual);
@@ -463,11 +478,11 @@ GYRE_API gyre_status gyre_store_ledger(const gyre_store *store,
 
 typedef struct gyre_wear {
     size_t size;
-    uint64_t written;         /* to flash in the store's life, as committed */
-    uint64_t budget;          /* 0: none */
-    double endurance;         /* as given; 0: unknown */
-    double bytes_per_round;   /* mean since open; 0 before the first */
-    double rounds_left;       /* until `endurance` is used; infinity: unknown */
+    uint64_t written;       /* to flash in the store's life, as committed */
+    uint64_t budget;        /* 0: none */
+    double endurance;       /* as given; 0: unknown */
+    double bytes_per_round; /* mean since open; 0 before the first */
+    double rounds_left;     /* until `endurance` is used; infinity: unknown */
     double budget_rounds_left; /* until the budget is; infinity: none */
 } gyre_wear;
 
@@ -506,6 +521,31 @@ GYRE_API gyre_status gyre_store_make_plan(gyre_context *context,
                                           gyre_store_plan *plan,
                                           gyre_error *error);
 
+/* What a place moves, in bytes per second. */
+typedef struct gyre_device_speed {
+    double read_rate;  /* alone */
+    double write_rate; /* alone, flushed; 0 of a block file */
+    double rate;       /* reads and writes in turn, as an update has them, both
+                          counted; of a block file its reads */
+    double weight;     /* share for gyre_store_spec.weights; 1 in the mean */
+    uint64_t bytes;    /* moved for it */
+    int direct;        /* 0: through the page cache, which says little */
+} gyre_device_speed;
+
+/*
+ * Measure folders and block files, all at the same time, by a short trial: on a
+ * nameless file of at most `bytes` (0: 64 MiB, never more than half of what is
+ * free), for about `ns` (0: 1.5 s; a slow device takes the time of 16 blocks of
+ * 256 KiB).  Block files are only read, since they may hold something; then the
+ * weights of all go by reads.  Errors: INVALID, RANGE, NOT_FOUND, NO_SPACE, IO,
+ * which name the device.  Any thread.
+ */
+GYRE_API gyre_status gyre_store_measure(gyre_context *context,
+                                        const char *const *devices,
+                                        size_t count, uint64_t bytes,
+                                        uint64_t ns, gyre_device_speed *speeds,
+                                        gyre_error *error);
+
 /* ---- care ------------------------------------------------------------ */
 
 /* Called now and then, by the thread that called the function, with bytes done
@@ -521,6 +561,9 @@ typedef struct gyre_fsck_problem {
                            "label" (data whole); else "superblock",
                            "manifest", "record", "truncated", "dirty" */
     const char *text;   /* the whole finding, with the tensor range */
+    int note;           /* no problem: a record that a crash inside a commit
+                           left torn or behind.  All of the newest whole commit
+                           is there, and commits to come write it anew */
 } gyre_fsck_problem;
 
 typedef struct gyre_fsck_report {
@@ -532,6 +575,7 @@ typedef struct gyre_fsck_report {
                            is: repair will roll back */
     int repaired;
     int salvaged;
+    uint64_t notes; /* told, and not among the problems */
 } gyre_fsck_report;
 
 enum {
@@ -544,9 +588,10 @@ enum {
 
 /*
  * Check a closed store; needs no optimizer.  `each` (may be NULL) is called by
- * this thread, once a problem.  OK also when problems were found; errors are
- * those that keep it from looking (NOT_FOUND, BUSY, NO_MEMORY) or from mending
- * (IO: a commit record, or a chunk to be salvaged, cannot be read).
+ * this thread, once a problem or note.  OK also when problems were found;
+ * errors are those that keep it from looking (NOT_FOUND, BUSY, NO_MEMORY) or
+ * from mending (IO: a commit record, or a chunk to be salvaged, cannot be
+ * read).
  */
 GYRE_API gyre_status gyre_store_fsck(
     gyre_context *context, const char *path, const gyre_store_options *options,

@@ -78,11 +78,11 @@ static inline float from_bf16(uint16_t h)
 static inline uint16_t to_bf16(float x)
 {
     uint32_t u = bits_of(x);
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    uint32_t quiet = (u >> 16) | 0x40u;
-    uint32_t is_nan = 0u - ((u & 0x7fffffffu) > 0x7f800000u);
+    uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    uint32_t quiet = u | 0x400000u;
 
-    return (uint16_t)((rounded & ~is_nan) | (quiet & is_nan));
+    return (uint16_t)(((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >>
+                      16);
 }
 
 /*

@@ -106,8 +106,10 @@ gyre_status gyre_device_open(gyre_context *context,
 void gyre_device_close(gyre_device *device);
 
 uint32_t gyre_device_lanes(const gyre_device *device);
-/* Memory on the device itself, bytes; 0 for cpu. */
+/* Memory on the device itself, bytes; 0 for cpu.  The same before it is opened,
+ * and with it *host: the page-locked memory through which gradients go. */
 uint64_t gyre_device_memory(const gyre_device *device);
+uint64_t gyre_device_plan_memory(const gyre_device_spec *spec, uint64_t *host);
 /* Tell it of memory that jobs' data will lie in, so that it can be locked. */
 void gyre_device_pin(gyre_device *device, void *data, size_t bytes);
 void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);
@@ -117,9 +119,9 @@ void gyre_device_unpin(gyre_device *device, void *data, size_t bytes);
  * `finish` has returned, which fills in the checksums.  A gradient need live
  * only until submit returns.  cpu does all of it in `submit`.  One thread at a
  * time per device.  What a payload that its codec would refuse does to its own
- * grain is not defined; nothing else is touched.  Errors: IO (the device
- * failed), RANGE (more than it was opened for).  After an error the lane is
- * idle and data are not defined.
+ * grain is told in `refused` by cpu and not defined elsewhere; nothing else is
+ * touched.  Errors: IO (the device failed), RANGE (more than it was opened
+ * for).  After an error the lane is idle and data are not defined.
  */
 gyre_status gyre_device_submit(gyre_device *device, uint32_t lane,
                                gyre_update_job *job, gyre_error *error);

@@ -62,10 +62,17 @@
 #define NO_ALIAS _Pragma("GCC ivdep")
 #endif
 
+#if defined(__clang__)
+#define WIDE ""
+#else
+#define WIDE ",prefer-vector-width=512"
+#endif
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,fma" WIDE)))
+
 MIX_BODY(mix_scalar, )
 #if defined(__x86_64__)
 MIX_BODY(mix_avx2, __attribute__((target("avx2,fma"))))
-MIX_BODY(mix_avx512, __attribute__((target("avx512f,avx512dq,avx512vl,fma"))))
+MIX_BODY(mix_avx512, AVX512)
 #endif
 
 typedef struct loops {

@@ -94,6 +94,7 @@ static gyre_status module_submit(gyre_device *device, uint32_t lane,
                          "device %s: a job of %zu grains; it was opened for "
                          "%zu",
                          device->name, job->elements / GYRE_GRAIN, m->grains);
+    job->refused = NULL;
     if (job->check)
         job->before = gyre_device_hash(job->data, job->vars, job->var_count,
                                        job->elements, job->seed_before);
@@ -126,6 +127,33 @@ static const gyre_device_calls module_calls = {module_close, module_memory,
                                                module_pin,   module_submit,
                                                module_ready, module_finish};
 
+/* ---- memory ---------------------------------------------------------- */
+
+static size_t state_bytes(const gyre_device_spec *spec)
+{
+    size_t bytes = 0;
+
+    for (size_t v = 0; v < spec->vars; v++)
+        bytes += gyre_state_stride(spec->states[v]);
+    return spec->grains * bytes;
+}
+
+static uint32_t lanes_of(const gyre_device_spec *spec)
+{
+    return spec->lanes > 0 ? spec->lanes : 2;
+}
+
+uint64_t gyre_device_plan_memory(const gyre_device_spec *spec, uint64_t *host)
+{
+    uint64_t input = gyre_pack_bound(spec->codec, spec->grains);
+
+    *host = 0;
+    if (strcmp(spec->name, "cpu") == 0)
+        return 0;
+    *host = lanes_of(spec) * input;
+    return lanes_of(spec) * (state_bytes(spec) + input);
+}
+
 /* ---- open ------------------------------------------------------------ */
 
 static gyre_status open_driver(module_device *m, const gyre_device_spec *spec,
@@ -134,18 +162,15 @@ static gyre_status open_driver(module_device *m, const gyre_device_spec *spec,
     gyre_context *context = m->device.context;
     gyre_device_plan plan = {.size = sizeof(plan), .index = index};
     char *source = NULL;
-    size_t state = 0;
     gyre_status status;
 
-    for (size_t v = 0; v < spec->vars; v++)
-        state += gyre_state_stride(spec->states[v]);
     plan.lanes = m->device.lanes;
     plan.group = GYRE_SOURCE_GROUP;
     plan.allow_inexact = spec->allow_inexact;
-    plan.state_bytes = spec->grains * state;
+    plan.state_bytes = state_bytes(spec);
     plan.input_bytes = gyre_pack_bound(spec->codec, spec->grains);
-    status =
-        gyre_source_make(context, m->driver->language, spec, &source, error);
+    status = gyre_source_make(context, m->driver->language, spec, &source,
+                              &plan.shared_bytes, error);
     if (status != GYRE_OK)
         return status;
     plan.source = source;
@@ -174,7 +199,7 @@ gyre_status gyre_device_open_module(gyre_context *context,
     m->grains = spec->grains;
     m->device.context = context;
     m->device.calls = &module_calls;
-    m->device.lanes = spec->lanes > 0 ? spec->lanes : 2;
+    m->device.lanes = lanes_of(spec);
     snprintf(m->device.name, sizeof(m->device.name), "%.24s:%u", name, index);
     status = open_driver(m, spec, index, error);
     if (status != GYRE_OK) {

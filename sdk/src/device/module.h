@@ -43,13 +43,14 @@ typedef struct gyre_services {
 
 typedef struct gyre_device_plan {
     size_t size;
-    uint32_t index;     /* which device, as `describe` counts them */
-    uint32_t lanes;     /* at least 1 */
-    uint32_t group;     /* work-items of a work-group */
-    int allow_inexact;  /* take a device whose division, root or denormals are
-                           not those of IEEE 754 */
-    const char *source; /* in the driver's language */
-    size_t state_bytes; /* the most of a launch */
+    uint32_t index;      /* which device, as `describe` counts them */
+    uint32_t lanes;      /* at least 1 */
+    uint32_t group;      /* work-items of a work-group */
+    int allow_inexact;   /* take a device whose division, root or denormals are
+                            not those of IEEE 754 */
+    const char *source;  /* in the driver's language */
+    size_t shared_bytes; /* of a work-group */
+    size_t state_bytes;  /* the most of a launch */
     size_t input_bytes;
 } gyre_device_plan;
 

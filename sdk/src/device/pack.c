@@ -25,13 +25,15 @@ static size_t pack_gradient(const gyre_update_job *job,
                             uint32_t *record, uint32_t *to)
 {
     size_t bytes = record[GYRE_RECORD_N] * sizeof(float);
-    const uint8_t *from = (const uint8_t *)(segment->g + done);
+    const uint8_t *from = NULL;
 
-    if (segment->g == NULL) {
+    if (segment->wire != NULL) {
         gyre_wire_grain(job->codec, segment->wire, done / GYRE_GRAIN, &from,
                         &bytes);
         record[GYRE_RECORD_WIRE] = 1;
         record[GYRE_RECORD_BYTES] = (uint32_t)bytes;
+    } else {
+        from = (const uint8_t *)(segment->g + done);
     }
     memcpy(to, from, bytes);
     return bytes / sizeof(uint32_t);

@@ -58,7 +58,12 @@ LEAF_BODY(leaf_scalar, , 1)
 LEAF_BODY(sum_scalar, , 0)
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2")))
-#define AVX512 __attribute__((target("avx512f,avx512dq,avx512vl")))
+#if defined(__clang__)
+#define WIDE ""
+#else
+#define WIDE ",prefer-vector-width=512"
+#endif
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512vl" WIDE)))
 LEAF_BODY(leaf_avx2, AVX2, 1)
 LEAF_BODY(sum_avx2, AVX2, 0)
 LEAF_BODY(leaf_avx512, AVX512, 1)

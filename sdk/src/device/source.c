@@ -2,9 +2,9 @@
 /*
  * The program text of a device.
  *
- * Every name of ours begins with gy_, so that the plugin's own names (slots,
- * scalars, locals) are free; a local named like a built-in function ("step")
- * hides it, which both languages allow.
+ * Every name of ours begins with gy_ or gyre_, so that the plugins' own names
+ * (slots, scalars, constants, locals) are free; a local named like a built-in
+ * function ("step") hides it, which both languages allow.
  */
 #include "config.h"
 
@@ -67,16 +67,23 @@ void gyre_text_free(gyre_text *text)
 
 static const char opencl_words[] =
     "#pragma OPENCL FP_CONTRACT OFF\n"
-    "#define GY_KERNEL __kernel void\n"
+    "#define GYRE_KERNEL_ __kernel void\n"
     "#define GY_FN static\n"
-    "#define GY_GLOBAL __global\n"
-    "#define GY_SHARED __local\n"
-    "#define GY_LOCAL __local\n"
-    "#define GY_TABLE __constant\n"
+    "#define GYRE_GLOBAL_ __global\n"
+    "#define GYRE_SHARED_ , __local float *gy_shared\n"
+    "#define GYRE_SHARED_HERE_\n"
+    "#define GYRE_LOCAL_ __local\n"
+    "#define GYRE_TABLE_ __constant\n"
+    "#define half gy_half\n" /* words of OpenCL that are names in C */
+    "#define global gy_global\n"
+    "#define local gy_local\n"
+    "#define constant gy_constant\n"
+    "#define private gy_private\n"
+    "#define kernel gy_kernel\n"
     "#define gy_group() ((uint)get_group_id(0))\n"
     "#define gy_item() ((uint)get_local_id(0))\n"
     "#define gy_items() ((uint)get_local_size(0))\n"
-    "#define gy_barrier() barrier(CLK_LOCAL_MEM_FENCE)\n"
+    "#define gy_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
     "#define gy_as_float(x) as_float((uint)(x))\n"
     "#define gy_as_uint(x) as_uint((float)(x))\n"
     "GY_FN float gy_fma(float a, float b, float c) { return fma(a, b, c); }\n"
@@ -88,12 +95,13 @@ static const char cuda_words[] =
     "typedef unsigned short ushort;\n"
     "typedef unsigned int uint;\n"
     "typedef unsigned long long ulong;\n"
-    "#define GY_KERNEL extern \"C\" __global__ void\n"
+    "#define GYRE_KERNEL_ extern \"C\" __global__ void\n"
     "#define GY_FN static __device__ __forceinline__\n"
-    "#define GY_GLOBAL\n"
-    "#define GY_SHARED __shared__\n"
-    "#define GY_LOCAL\n"
-    "#define GY_TABLE static __device__ const\n"
+    "#define GYRE_GLOBAL_\n"
+    "#define GYRE_SHARED_\n"
+    "#define GYRE_SHARED_HERE_ extern __shared__ float gy_shared[];\n"
+    "#define GYRE_LOCAL_\n"
+    "#define GYRE_TABLE_ static __device__ const\n"
     "#define gy_group() (blockIdx.x)\n"
     "#define gy_item() (threadIdx.x)\n"
     "#define gy_items() (blockDim.x)\n"
@@ -141,34 +149,35 @@ static void add_head(gyre_text *text, const gyre_device_spec *spec)
 {
     size_t before = 0;
 
-    gyre_text_add(text,
-                  "GY_KERNEL gyre_update(GY_GLOBAL uchar *gy_state,\n"
-                  "    GY_GLOBAL const uint *gy_input, const uint gy_grains)\n"
-                  "{\n"
-                  "const uint gy_grain = gy_group();\n"
-                  "const int gy_lane = (int)gy_item();\n"
-                  "const int gy_lanes = (int)gy_items();\n"
-                  "GY_GLOBAL const uint *gy_record = gy_input + "
-                  "(ulong)gy_grain * %uu;\n"
-                  "const int gy_n = (int)gy_record[%u];\n"
-                  "GY_GLOBAL const float *gy_scalar = (GY_GLOBAL const float "
-                  "*)(gy_input + gy_record[%u]);\n"
-                  "GY_GLOBAL const uint *gy_payload = gy_input + "
-                  "gy_record[%u];\n"
-                  "const float gy_q = gy_as_float(gy_record[%u]);\n"
-                  "const uint gy_index = gy_record[%u];\n"
-                  "const uint gy_index_high = gy_record[%u];\n"
-                  "const uint gy_key = gy_record[%u];\n"
-                  "const uint gy_key_high = gy_record[%u];\n",
-                  GYRE_RECORD_WORDS, GYRE_RECORD_N, GYRE_RECORD_SCALARS,
-                  GYRE_RECORD_GRADIENT, GYRE_RECORD_Q, GYRE_RECORD_INDEX,
-                  GYRE_RECORD_INDEX_HIGH, GYRE_RECORD_KEY,
-                  GYRE_RECORD_KEY_HIGH);
+    gyre_text_add(
+        text,
+        "GYRE_KERNEL_ gyre_update(GYRE_GLOBAL_ uchar *gy_state,\n"
+        "    GYRE_GLOBAL_ const uint *gy_input, const uint gy_grains "
+        "GYRE_SHARED_)\n"
+        "{\nGYRE_SHARED_HERE_\n"
+        "const uint gy_grain = gy_group();\n"
+        "const int gy_lane = (int)gy_item();\n"
+        "const int gy_lanes = (int)gy_items();\n"
+        "GYRE_GLOBAL_ const uint *gy_record = gy_input + "
+        "(ulong)gy_grain * %uu;\n"
+        "const int gy_n = (int)gy_record[%u];\n"
+        "GYRE_GLOBAL_ const float *gy_scalar = (GYRE_GLOBAL_ const float "
+        "*)(gy_input + gy_record[%u]);\n"
+        "GYRE_GLOBAL_ const uint *gy_payload = gy_input + "
+        "gy_record[%u];\n"
+        "const float gy_q = gy_as_float(gy_record[%u]);\n"
+        "const uint gy_index = gy_record[%u];\n"
+        "const uint gy_index_high = gy_record[%u];\n"
+        "const uint gy_key = gy_record[%u];\n"
+        "const uint gy_key_high = gy_record[%u];\n",
+        GYRE_RECORD_WORDS, GYRE_RECORD_N, GYRE_RECORD_SCALARS,
+        GYRE_RECORD_GRADIENT, GYRE_RECORD_Q, GYRE_RECORD_INDEX,
+        GYRE_RECORD_INDEX_HIGH, GYRE_RECORD_KEY, GYRE_RECORD_KEY_HIGH);
     for (size_t v = 0; v < spec->vars; v++) {
         size_t stride = gyre_state_stride(spec->states[v]);
 
         gyre_text_add(text,
-                      "GY_GLOBAL uchar *const gy_at%zu = gy_state + "
+                      "GYRE_GLOBAL_ uchar *const gy_at%zu = gy_state + "
                       "(ulong)gy_grains * %zuu + (ulong)gy_grain * %zuu;\n",
                       v, before, stride);
         before += stride;
@@ -239,16 +248,20 @@ static void add_element(gyre_text *text, const gyre_device_spec *spec)
     }
 }
 
-static void add_kernel(gyre_text *text, const gyre_device_spec *spec)
+/* Returns the words of shared memory. */
+static size_t add_kernel(gyre_text *text, const gyre_device_spec *spec)
 {
     const gyre_codec *codec = spec->codec;
+    size_t shared = 0;
     bool scatter = codec != NULL &&
                    gyre_codec_kernel_of(codec)->form == GYRE_KERNEL_SCATTER;
 
     add_head(text, spec);
-    if (scatter)
-        gyre_text_add(text, "GY_SHARED float gy_grain_g[%d];\n", GYRE_GRAIN);
-    gyre_source_shared(text, spec);
+    if (scatter) {
+        gyre_text_add(text, "GYRE_LOCAL_ float *gy_grain_g = gy_shared;\n");
+        shared = GYRE_GRAIN;
+    }
+    shared = gyre_source_shared(text, spec, shared);
     gyre_text_add(text, "if (gy_n == 0) return;\n");
     gyre_source_keys(text, spec);
     if (codec != NULL)
@@ -268,6 +281,7 @@ static void add_kernel(gyre_text *text, const gyre_device_spec *spec)
     gyre_text_add(text, "}\n");
     gyre_source_encode(text, spec);
     gyre_text_add(text, "}\n");
+    return shared;
 }
 
 /* The codec's table, bit for bit. */
@@ -281,7 +295,7 @@ static void add_table(gyre_text *text, const gyre_codec *codec)
 
     if (table == NULL || count == 0)
         return;
-    gyre_text_add(text, "GY_TABLE uint gy_codec_table[%zu] = {\n", count);
+    gyre_text_add(text, "GYRE_TABLE_ uint gy_codec_table[%zu] = {\n", count);
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
 
@@ -313,10 +327,11 @@ static gyre_status check_codec(const gyre_codec *codec, gyre_error *error)
 
 gyre_status gyre_source_make(gyre_context *context, const char *language,
                              const gyre_device_spec *spec, char **out,
-                             gyre_error *error)
+                             size_t *shared, gyre_error *error)
 {
     gyre_text text = {.context = context};
     char *copy = NULL;
+    size_t words;
 
     if (spec->codec != NULL) {
         gyre_status status = check_codec(spec->codec, error);
@@ -331,12 +346,13 @@ gyre_status gyre_source_make(gyre_context *context, const char *language,
     if (spec->codec != NULL)
         add_table(&text, spec->codec);
     add_defines(&text, gyre_opt_defines(spec->opt));
-    add_kernel(&text, spec);
+    words = add_kernel(&text, spec);
     if (!text.failed)
         copy = gyre_copy_text(context, text.at);
     gyre_text_free(&text);
     if (copy == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "device program: no memory");
     *out = copy;
+    *shared = words * sizeof(float);
     return GYRE_OK;
 }

@@ -13,36 +13,38 @@
 
 #include "device/element.h"
 
-#define Q8_WORK 256 /* of the work-group, as GYRE_SOURCE_GROUP */
+/* Words that the work-group shares while it encodes. */
+enum { Q8_WORK = 2 * GYRE_SOURCE_GROUP + 8 };
 
 static const char plain_words[] =
-    "GY_FN float gy_get_f32(GY_GLOBAL const uchar *at, int i)\n"
-    "{ return ((GY_GLOBAL const float *)at)[i]; }\n"
-    "GY_FN void gy_set_f32(GY_GLOBAL uchar *at, int i, float x)\n"
-    "{ ((GY_GLOBAL float *)at)[i] = x; }\n"
-    "GY_FN float gy_get_bf16(GY_GLOBAL const uchar *at, int i)\n"
-    "{ return gy_as_float((uint)((GY_GLOBAL const ushort *)at)[i] << 16); }\n"
-    "GY_FN void gy_set_bf16(GY_GLOBAL uchar *at, int i, float x)\n"
+    "GY_FN float gy_get_f32(GYRE_GLOBAL_ const uchar *at, int i)\n"
+    "{ return ((GYRE_GLOBAL_ const float *)at)[i]; }\n"
+    "GY_FN void gy_set_f32(GYRE_GLOBAL_ uchar *at, int i, float x)\n"
+    "{ ((GYRE_GLOBAL_ float *)at)[i] = x; }\n"
+    "GY_FN float gy_get_bf16(GYRE_GLOBAL_ const uchar *at, int i)\n"
+    "{ return gy_as_float((uint)((GYRE_GLOBAL_ const ushort *)at)[i] << 16); "
+    "}\n"
+    "GY_FN void gy_set_bf16(GYRE_GLOBAL_ uchar *at, int i, float x)\n"
     "{\n"
     "const uint u = gy_as_uint(x);\n"
     "const uint near = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;\n"
     "const uint quiet = (u >> 16) | 0x40u;\n"
-    "((GY_GLOBAL ushort *)at)[i] =\n"
+    "((GYRE_GLOBAL_ ushort *)at)[i] =\n"
     "    (ushort)((u & 0x7fffffffu) > 0x7f800000u ? quiet : near);\n"
     "}\n";
 
 /* key: two words of the grain and variable; index: of its first element. */
 static const char random_words[] =
-    "GY_FN void gy_set_bf16_random(GY_GLOBAL uchar *at, int i, float x,\n"
+    "GY_FN void gy_set_bf16_random(GYRE_GLOBAL_ uchar *at, int i, float x,\n"
     "    uint key0, uint key1, uint index)\n"
     "{\n"
     "const uint r = gyre_hash(key0, key1, index + (uint)i) >> 16;\n"
-    "((GY_GLOBAL ushort *)at)[i] =\n"
+    "((GYRE_GLOBAL_ ushort *)at)[i] =\n"
     "    (ushort)gy_bf16_dither(gy_as_uint(x), r);\n"
     "}\n"
-    "GY_FN float gy_get_q8(GY_GLOBAL const uchar *at, int i)\n"
+    "GY_FN float gy_get_q8(GYRE_GLOBAL_ const uchar *at, int i)\n"
     "{\n"
-    "const uint stored = ((GY_GLOBAL const uint *)(at + 1024))[i >> 8];\n"
+    "const uint stored = ((GYRE_GLOBAL_ const uint *)(at + 1024))[i >> 8];\n"
     "return gy_q8_value(at[i], gy_as_float(stored & 0x7fffffffu),\n"
     "    stored >> 31);\n"
     "}\n";
@@ -50,8 +52,8 @@ static const char random_words[] =
 /* A quarter of the work-group looks at each block; then one work-item per
  * block decides the scale, and all encode. */
 static const char q8_words[] =
-    "GY_FN void gy_put_q8(GY_GLOBAL uchar *at, GY_LOCAL const float *x,\n"
-    "    GY_LOCAL uint *work, int lane, uint key0, uint key1, uint index)\n"
+    "GY_FN void gy_put_q8(GYRE_GLOBAL_ uchar *at, GYRE_LOCAL_ const float *x,\n"
+    "    GYRE_LOCAL_ uint *work, int lane, uint key0, uint key1, uint index)\n"
     "{\n"
     "uint most = 0u, below = 0u;\n"
     "for (int i = 0; i < 4; i++) {\n"
@@ -80,7 +82,8 @@ static const char q8_words[] =
     "at[i] = (uchar)(scale > 0.0f\n"
     "    ? gy_q8_code(x[i], scale, work[516 + (i >> 8)], dither) : 0u);\n"
     "}\n"
-    "if (lane < 4) ((GY_GLOBAL uint *)(at + 1024))[lane] = work[512 + lane];\n"
+    "if (lane < 4) ((GYRE_GLOBAL_ uint *)(at + 1024))[lane] = work[512 + "
+    "lane];\n"
     "gy_barrier();\n"
     "}\n";
 
@@ -95,18 +98,26 @@ static bool is_q8(const gyre_device_spec *spec, size_t v)
     return spec->states[v] == GYRE_STATE_Q8;
 }
 
-void gyre_source_shared(gyre_text *text, const gyre_device_spec *spec)
+size_t gyre_source_shared(gyre_text *text, const gyre_device_spec *spec,
+                          size_t used)
 {
-    bool any = false;
+    size_t before = used;
 
     for (size_t v = 0; v < spec->vars; v++)
         if (is_q8(spec, v)) {
-            gyre_text_add(text, "GY_SHARED float gy_new%zu[%d];\n", v,
-                          GYRE_GRAIN);
-            any = true;
+            gyre_text_add(text,
+                          "GYRE_LOCAL_ float *gy_new%zu = gy_shared + %zu;\n",
+                          v, used);
+            used += GYRE_GRAIN;
         }
-    if (any)
-        gyre_text_add(text, "GY_SHARED uint gy_work[%d];\n", 2 * Q8_WORK + 8);
+    if (used == before)
+        return used;
+    gyre_text_add(
+        text,
+        "GYRE_LOCAL_ uint *gy_work = (GYRE_LOCAL_ uint *)(gy_shared + "
+        "%zu);\n",
+        used);
+    return used + Q8_WORK;
 }
 
 void gyre_source_keys(gyre_text *text, const gyre_device_spec *spec)

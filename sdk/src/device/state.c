@@ -150,3 +150,30 @@ const float *gyre_state_view(const gyre_var *var, gyre_isa isa,
         *n = GYRE_GRAIN - in;
     return scratch + in;
 }
+
+/* ---- for tools --------------------------------------------------------- */
+
+size_t gyre_state_grain_bytes(gyre_state_codec codec)
+{
+    return (unsigned)codec < GYRE_STATE_CODECS ? table[codec].stride : 0;
+}
+
+void gyre_state_pack(const gyre_context *context, gyre_state_codec codec,
+                     const float *values, const uint32_t key[2], uint64_t index,
+                     void *grain)
+{
+    gyre_fp saved = gyre_fp_pin();
+
+    gyre_state_encode(codec, gyre_context_isa(context), values, grain, key,
+                      index);
+    gyre_fp_restore(saved);
+}
+
+void gyre_state_unpack(const gyre_context *context, gyre_state_codec codec,
+                       const void *grain, float *values)
+{
+    gyre_fp saved = gyre_fp_pin();
+
+    gyre_state_decode(codec, gyre_context_isa(context), grain, values);
+    gyre_fp_restore(saved);
+}

@@ -13,24 +13,44 @@
 
 static const uint64_t no_chunk = UINT64_MAX;
 
+static void tell(gyre_fsck *fsck, gyre_fsck_problem *problem,
+                 const char *format, va_list arguments)
+{
+    char text[GYRE_ERROR_TEXT];
+    size_t n = (size_t)snprintf(text, sizeof(text), "%s: ", problem->device);
+
+    if (fsck->each == NULL)
+        return;
+    if (n < sizeof(text))
+        vsnprintf(text + n, sizeof(text) - n, format, arguments);
+    problem->text = text;
+    fsck->each(fsck->user, problem);
+}
+
 void gyre_fsck_tell(gyre_fsck *fsck, const char *device, uint64_t chunk,
                     const char *what, const char *format, ...)
 {
-    char text[GYRE_ERROR_TEXT];
-    gyre_fsck_problem problem = {device, chunk, what, text};
+    gyre_fsck_problem problem = {
+        .device = device, .chunk = chunk, .what = what};
     va_list arguments;
-    size_t n;
 
     fsck->report.problems++;
-    if (fsck->each == NULL)
-        return;
-    n = (size_t)snprintf(text, sizeof(text), "%s: ", device);
-    if (n < sizeof(text)) {
-        va_start(arguments, format);
-        vsnprintf(text + n, sizeof(text) - n, format, arguments);
-        va_end(arguments);
-    }
-    fsck->each(fsck->user, &problem);
+    va_start(arguments, format);
+    tell(fsck, &problem, format, arguments);
+    va_end(arguments);
+}
+
+void gyre_fsck_note(gyre_fsck *fsck, const char *device, const char *what,
+                    const char *format, ...)
+{
+    gyre_fsck_problem problem = {
+        .device = device, .chunk = no_chunk, .what = what, .note = 1};
+    va_list arguments;
+
+    fsck->report.notes++;
+    va_start(arguments, format);
+    tell(fsck, &problem, format, arguments);
+    va_end(arguments);
 }
 
 /* ---- superblocks, manifests, sizes ------------------------------------ */
@@ -100,11 +120,6 @@ static gyre_status check_heads(gyre_fsck *fsck, gyre_error *error)
 
 /* ---- records ---------------------------------------------------------- */
 
-typedef struct seen {
-    uint64_t seq[GYRE_MAX_DEVICES][2]; /* 0: none */
-    uint64_t most[2];
-} seen;
-
 static gyre_status read_record(gyre_store *store, uint32_t d, uint32_t a,
                                uint64_t *seq, gyre_error *why)
 {
@@ -126,45 +141,74 @@ static gyre_status read_record(gyre_store *store, uint32_t d, uint32_t a,
     return status;
 }
 
-/*
- * Every device should hold the same two commits.  Only right after creation is
- * there but one.  A crash inside a commit also leaves records that are torn or
- * one behind; that is no loss, but it is a copy less until two commits later.
- */
-static void tell_record(gyre_fsck *fsck, const seen *s, uint32_t d, uint32_t a)
-{
-    const char *file = fsck->store->places[d].file;
-    gyre_error why = {GYRE_OK, ""};
-    uint64_t seq = 0;
-
-    if (s->seq[d][a] == s->most[a] && (s->most[a] != 0 || fsck->newest == 1))
-        return;
-    fsck->records[a] = true;
-    if (read_record(fsck->store, d, a, &seq, &why) == GYRE_OK)
-        gyre_fsck_tell(fsck, file, no_chunk, "record",
-                       "area %u holds commit %llu, another device %llu", a,
-                       (unsigned long long)seq, (unsigned long long)s->most[a]);
-    else
-        gyre_fsck_tell(fsck, file, no_chunk, "record", "area %u: %s", a,
-                       why.text);
-}
-
-static void check_records(gyre_fsck *fsck)
+/* Every device should hold the same two commits.  Only right after creation is
+ * there but one. */
+static gyre_status check_records(gyre_fsck *fsck, gyre_error *error)
 {
     gyre_store *store = fsck->store;
-    seen s;
+    uint64_t most[2] = {0, 0};
+    uint32_t n = store->layout.devices * 2;
 
-    memset(&s, 0, sizeof(s));
-    for (uint32_t d = 0; d < store->layout.devices; d++)
-        for (uint32_t a = 0; a < 2; a++) {
-            (void)read_record(store, d, a, &s.seq[d][a], NULL);
-            if (s.seq[d][a] > s.most[a])
-                s.most[a] = s.seq[d][a];
-        }
-    fsck->newest = s.most[0] > s.most[1] ? s.most[0] : s.most[1];
-    for (uint32_t d = 0; d < store->layout.devices; d++)
+    fsck->areas = gyre_alloc_zero(store->context, n, sizeof(*fsck->areas));
+    if (fsck->areas == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
+    for (uint32_t i = 0; i < n; i++) {
+        gyre_fsck_area *area = &fsck->areas[i];
+
+        (void)read_record(store, i / 2, i % 2, &area->seq, &area->why);
+        if (area->seq > most[i % 2])
+            most[i % 2] = area->seq;
+    }
+    fsck->newest = most[0] > most[1] ? most[0] : most[1];
+    for (uint32_t i = 0; i < n; i++) {
+        gyre_fsck_area *area = &fsck->areas[i];
+
+        area->wrong =
+            area->seq != most[i % 2] || (most[i % 2] == 0 && fsck->newest != 1);
+        if (!area->wrong)
+            continue;
+        fsck->records[i % 2] = true;
+        if (area->seq != 0)
+            snprintf(area->why.text, sizeof(area->why.text),
+                     "it holds commit %llu, another device %llu",
+                     (unsigned long long)area->seq,
+                     (unsigned long long)most[i % 2]);
+    }
+    return GYRE_OK;
+}
+
+/*
+ * A crash inside a commit leaves records that are torn or behind.  That is a
+ * copy less until the area's turn comes again, and no loss: what is told to be
+ * no problem here is so because every chunk was just found to be what the
+ * newest whole record says, whatever was the cause.  What cannot be read is
+ * another matter: no crash does that.
+ */
+static void tell_record(gyre_fsck *fsck, uint32_t d, uint32_t a, bool whole)
+{
+    const gyre_store *store = fsck->store;
+    const gyre_fsck_area *area = &fsck->areas[2 * d + a];
+    const char *file = store->places[d].file;
+
+    if (!whole || area->why.status == GYRE_IO)
+        gyre_fsck_tell(fsck, file, no_chunk, "record", "area %u: %s", a,
+                       area->why.text);
+    else
+        gyre_fsck_note(fsck, file, "record",
+                       "area %u: %s; a crash inside a commit leaves that, and "
+                       "nothing is lost: commit %llu (step %llu) is whole, and "
+                       "the %s commit writes this area anew",
+                       a, area->why.text, (unsigned long long)store->now.seq,
+                       (unsigned long long)store->now.step,
+                       a == store->area ? "second next" : "next");
+}
+
+static void tell_records(gyre_fsck *fsck, bool whole)
+{
+    for (uint32_t d = 0; d < fsck->store->layout.devices; d++)
         for (uint32_t a = 0; a < 2; a++)
-            tell_record(fsck, &s, d, a);
+            if (fsck->areas[2 * d + a].wrong)
+                tell_record(fsck, d, a, whole);
 }
 
 /* ---- the whole look --------------------------------------------------- */
@@ -177,6 +221,7 @@ static gyre_status check_chunks(gyre_fsck *fsck, gyre_error *error)
     if (fsck->health == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a check");
     fsck->bad = gyre_fsck_survey(fsck, fsck->health);
+    tell_records(fsck, fsck->bad == 0 && !store->now.dirty);
     gyre_fsck_tell_chunks(fsck);
     fsck->report.chunks = store->layout.chunks;
     fsck->report.step = store->now.step;
@@ -248,10 +293,14 @@ static gyre_status look(gyre_fsck *fsck, const gyre_store_options *options,
     status = check_heads(fsck, error);
     if (status != GYRE_OK)
         return status;
-    check_records(fsck);
-    status = gyre_store_choose(store, UINT64_MAX, &newest, error);
+    status = check_records(fsck, error);
     if (status != GYRE_OK)
         return status;
+    status = gyre_store_choose(store, UINT64_MAX, &newest, error);
+    if (status != GYRE_OK) {
+        tell_records(fsck, false);
+        return status;
+    }
     fsck->unread = store->unread;
     store->next_seq = (newest > fsck->newest ? newest : fsck->newest) + 1;
     status = check_chunks(fsck, error);
@@ -284,7 +333,7 @@ static gyre_status mend(gyre_fsck *fsck, unsigned flags, gyre_error *error)
 {
     gyre_status status = GYRE_OK;
 
-    if (fsck->report.problems == 0 || flags == 0)
+    if (fsck->report.problems + fsck->report.notes == 0 || flags == 0)
         return GYRE_OK;
     /* What cannot be read may be newer than all that can. */
     if (fsck->unread.status != GYRE_OK) {
@@ -344,6 +393,8 @@ gyre_store_fsck(gyre_context *context, const char *path,
         report->size = size;
     }
     if (fsck.store != NULL) {
+        gyre_free(context, fsck.areas, 2 * fsck.store->layout.devices,
+                  sizeof(*fsck.areas));
         gyre_free(context, fsck.health, fsck.store->layout.chunks, 1);
         gyre_store_free(fsck.store);
     }

@@ -21,6 +21,13 @@ typedef enum gyre_chunk_health {
     GYRE_CHUNK_UNREADABLE
 } gyre_chunk_health;
 
+/* One record area of one device, as read. */
+typedef struct gyre_fsck_area {
+    uint64_t seq;   /* 0: no whole record */
+    bool wrong;     /* torn, behind or unreadable */
+    gyre_error why; /* of no whole record */
+} gyre_fsck_area;
+
 typedef struct gyre_fsck {
     gyre_store *store;
     char *manifest; /* a copy that stands in; or NULL */
@@ -29,12 +36,13 @@ typedef struct gyre_fsck {
     gyre_fsck_report report;
     uint8_t *health; /* [chunks], of the newest record */
     uint64_t bad, unreadable, labels;
-    bool heads;        /* a superblock, copy or file size is wrong */
-    bool records[2];   /* a device lacks a record in this area */
-    uint64_t newest;   /* highest record number seen */
-    uint64_t previous; /* number of the record before, if whole */
-    gyre_error unread; /* a record that no device gave, or OK */
-    char what[16];     /* of the chunk looked at last */
+    gyre_fsck_area *areas; /* [devices * 2] */
+    bool heads;            /* a superblock, copy or file size is wrong */
+    bool records[2];       /* a device lacks a record in this area */
+    uint64_t newest;       /* highest record number seen */
+    uint64_t previous;     /* number of the record before, if whole */
+    gyre_error unread;     /* a record that no device gave, or OK */
+    char what[16];         /* of the chunk looked at last */
     char text[256];
 } gyre_fsck;
 
@@ -43,6 +51,9 @@ typedef struct gyre_fsck {
 void gyre_fsck_tell(gyre_fsck *fsck, const char *device, uint64_t chunk,
                     const char *what, const char *format, ...)
     GYRE_PRINTF(5, 6);
+/* The same of what is no problem. */
+void gyre_fsck_note(gyre_fsck *fsck, const char *device, const char *what,
+                    const char *format, ...) GYRE_PRINTF(4, 5);
 /* Read every chunk as `current` has it; health[chunks].  Returns how many are
  * bad or unreadable. */
 uint64_t gyre_fsck_survey(gyre_fsck *fsck, uint8_t *health);

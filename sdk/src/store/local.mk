@@ -21,6 +21,7 @@ store_sources = \
 	sdk/src/store/ledger.c \
 	sdk/src/store/links.c \
 	sdk/src/store/manifest.c \
+	sdk/src/store/measure.c \
 	sdk/src/store/mend.c \
 	sdk/src/store/open.c \
 	sdk/src/store/place.c \

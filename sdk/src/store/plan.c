@@ -224,6 +224,31 @@ static void round_lines(const gyre_store *store, gyre_store_plan *plan)
         l->tensor_count * (GYRE_OPT_MAX_SCALARS * 4 + 64 + 96);
 }
 
+/* What opencl and cuda take of their devices, and of the host. */
+static void device_lines(const gyre_store *store, gyre_store_plan *plan)
+{
+    const gyre_layout *l = &store->layout;
+
+    plan->device_memory_bytes = 0;
+    if (store->read_only || store->placement == GYRE_HOST)
+        return;
+    for (uint32_t d = 0; d < l->devices; d++) {
+        const char *text = store->places[d].compute;
+        gyre_device_spec spec = {.codec = store->codec,
+                                 .states = l->codecs,
+                                 .vars = 1 + l->slots,
+                                 .grains = (size_t)l->chunk_grains};
+        gyre_compute compute;
+        uint64_t host;
+
+        if (text == NULL || gyre_compute_parse(text, &compute, NULL) != GYRE_OK)
+            continue;
+        spec.name = compute.device;
+        plan->device_memory_bytes += gyre_device_plan_memory(&spec, &host);
+        plan->other_bytes += host;
+    }
+}
+
 void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
 {
     const gyre_layout *l = &store->layout;
@@ -243,6 +268,7 @@ void gyre_store_lines(const gyre_store *store, gyre_store_plan *plan)
     plan->gradient_bytes = plan->residual_bytes = plan->payload_bytes = 0;
     if (!store->read_only)
         round_lines(store, plan);
+    device_lines(store, plan);
     plan->total_bytes = plan->buffer_bytes + plan->gradient_bytes +
                         plan->leaf_bytes + plan->table_bytes +
                         plan->other_bytes + plan->residual_bytes +

@@ -328,6 +328,7 @@ static gyre_status advance_all(gyre_worker *w, bool *moved, gyre_error *error)
 {
     uint64_t now = clock_of(w);
 
+    w->seen = now;
     for (uint32_t i = 0; i < w->store->buffers; i++) {
         gyre_buffer *b = &w->buffers[i];
         uint64_t order = b->order;
@@ -457,10 +458,11 @@ static void sooner(uint64_t *due, uint64_t end, uint64_t now)
 }
 
 /* The next emulated time at which something may move, and whether something is
- * late already for want of a real completion. */
-static uint64_t next_due(const gyre_worker *w, uint64_t now, bool *late)
+ * late already for want of a real completion.  Seen from when buffers were last
+ * looked at: what has become due since then is due, not over. */
+static uint64_t next_due(const gyre_worker *w, bool *late)
 {
-    uint64_t due = UINT64_MAX;
+    uint64_t due = UINT64_MAX, now = w->seen;
 
     *late = false;
     for (uint32_t i = 0; is_paced(w) && i < w->store->buffers; i++) {
@@ -483,8 +485,7 @@ static gyre_status rest(gyre_worker *w, bool ended, gyre_error *error)
     gyre_buffer *job = find(w, GYRE_BUFFER_COMPUTING);
     bool for_work = !ended && find(w, GYRE_BUFFER_FREE) != NULL;
     bool io = gyre_io_in_flight(w->io) > 0, late;
-    uint64_t now = gyre_now();
-    uint64_t due = next_due(w, now, &late);
+    uint64_t due = next_due(w, &late), now = gyre_now();
     uint32_t lane;
 
     if (job != NULL) {

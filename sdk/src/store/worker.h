@@ -134,6 +134,7 @@ struct gyre_worker {
 
     gyre_bucket read_rate, write_rate;
     uint64_t order;
+    uint64_t seen; /* emulated time up to which buffers were moved */
     uint32_t lanes;
     uint32_t busy; /* lanes in use, one bit each */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every optimizer in every variant that it has: what device tests go through.
- */
+/* Every optimizer in every variant that it has, every compressor in every form
+ * of its payload: what device tests go through. */
 #ifndef GYRE_TESTS_UNIT_DEVICE_MATRIX_H
 #define GYRE_TESTS_UNIT_DEVICE_MATRIX_H
 
@@ -27,5 +27,22 @@ static const matrix_row matrix_optimizers[] = {
 enum {
     MATRIX_OPTIMIZERS = sizeof(matrix_optimizers) / sizeof(matrix_optimizers[0])
 };
+
+static const matrix_row matrix_codecs[] = {
+    {"fp8", 1, {{"format", 0}}},
+    {"fp8", 2, {{"format", 1}, {"block", 64}}},
+    {"quantize", 2, {{"bits", 8}, {"map", 0}}},
+    {"quantize", 2, {{"bits", 8}, {"map", 1}}},
+    {"quantize", 2, {{"bits", 4}, {"map", 0}}},
+    {"quantize", 3, {{"bits", 4}, {"map", 1}, {"block", 128}}},
+    {"quantize", 3, {{"bits", 8}, {"map", 1}, {"rounding", 1}}},
+    {"sign", 0, {{0}}},
+    {"topk", 1, {{"ratio", 0.01}}},
+    {"topk", 3, {{"ratio", 0.05}, {"values", 1}, {"indices", 1}}},
+    {"topk", 3, {{"ratio", 0.1}, {"block", 256}, {"indices", 1}}},
+    {"topk", 3, {{"ratio", 0.3}, {"block", 128}, {"values", 1}}},
+    {"topk", 2, {{"ratio", 0.01}, {"scope", 1}}},
+};
+enum { MATRIX_CODECS = sizeof(matrix_codecs) / sizeof(matrix_codecs[0]) };
 
 #endif

@@ -11,6 +11,7 @@
 #include "../unit.h"
 
 #include "device/device.h"
+#include "device/feedback.h"
 
 #include "matrix.h"
 
@@ -29,6 +30,9 @@ typedef struct bench {
     unit_memory memory;
     gyre_context *context;
     gyre_opt *opt;
+    gyre_codec *codec; /* NULL: raw gradients */
+    uint8_t *wire;     /* of segment 3 */
+    size_t wire_bytes;
     size_t var_count;
     size_t bytes;
     gyre_var vars[MAX_VARS];
@@ -142,10 +146,43 @@ static void make_segments(const bench *b, int step, gyre_segment *out)
                             .key = {3, 4}};
 }
 
+/* Compress the gradient of the last segment; the others stay raw.  A global
+ * topk is given everything above a threshold, without a survey. */
+static void compress(bench *b, gyre_segment *segment)
+{
+    uint8_t decided[256] = {0};
+    gyre_feedback_job job = {.codec = b->codec,
+                             .n = segment->n,
+                             .index = segment->index,
+                             .g = segment->g,
+                             .q = 1,
+                             .key = {11, 12},
+                             .decided = decided,
+                             .wire = b->wire};
+
+    if (gyre_codec_survey_bytes(b->codec) > 0) {
+        void *summary;
+
+        for (uint32_t pass = 0, more = 1; more; pass++) {
+            summary = calloc(1, gyre_codec_survey_bytes(b->codec));
+            gyre_feedback_survey(&job, pass, segment->n, summary);
+            more = (uint32_t)gyre_codec_decide(b->codec, pass, summary,
+                                               segment->n, segment->n, decided);
+            free(summary);
+        }
+    }
+    gyre_feedback_run(&job);
+    assert_true(job.finite);
+    assert_true(job.bytes <= b->wire_bytes);
+    segment->g = NULL;
+    segment->wire = b->wire;
+}
+
 static gyre_update_job make_job(const bench *b, uint8_t *data, int step,
                                 const gyre_segment *segments)
 {
     return (gyre_update_job){.opt = b->opt,
+                             .codec = b->codec,
                              .data = data,
                              .vars = b->vars,
                              .var_count = b->var_count,
@@ -157,6 +194,22 @@ static gyre_update_job make_job(const bench *b, uint8_t *data, int step,
                              .isa = GYRE_ISA_SCALAR,
                              .seed_before = 7,
                              .seed_after = 8 + (uint64_t)step};
+}
+
+static void expect_same(const bench *b, const uint8_t *have,
+                        const uint8_t *want, int step)
+{
+    for (size_t v = 0; v < b->var_count; v++)
+        for (size_t i = 0; i < GRAINS * b->vars[v].stride; i++)
+            if (have[b->vars[v].at + i] != want[b->vars[v].at + i])
+                fail_msg("%s %s, %s, step %d, variable %zu as %s: byte %zu of "
+                         "grain %zu is %02x, want %02x",
+                         gyre_opt_plugin(b->opt)->name,
+                         gyre_opt_variant(b->opt),
+                         b->codec != NULL ? gyre_codec_name(b->codec) : "raw",
+                         step, v, gyre_state_name(b->states[v]),
+                         i % b->vars[v].stride, i / b->vars[v].stride,
+                         have[b->vars[v].at + i], want[b->vars[v].at + i]);
 }
 
 /* Steps on both lanes at once; each lane has a chunk of its own. */
@@ -174,6 +227,8 @@ static void compare(bench *b, gyre_device *device)
         for (size_t i = 0; i < ELEMENTS; i++)
             b->g[i] = value(&seed);
         make_segments(b, step, segments);
+        if (b->codec != NULL)
+            compress(b, &segments[3]);
         wanted = make_job(b, want, step, segments);
         gyre_device_update(&wanted);
         for (uint32_t lane = 0; lane < LANES; lane++) {
@@ -185,7 +240,7 @@ static void compare(bench *b, gyre_device *device)
             if (gyre_device_finish(device, lane, &job[lane], &error) != GYRE_OK)
                 fail_msg("%s", error.text);
             assert_true(gyre_device_ready(device, lane));
-            assert_memory_equal(have[lane], want, b->bytes);
+            expect_same(b, have[lane], want, step);
             assert_int_equal(job[lane].before, wanted.before);
             assert_int_equal(job[lane].after, wanted.after);
         }
@@ -200,10 +255,12 @@ static void try_states(bench *b, gyre_state_codec parameter,
 {
     gyre_device_spec spec = {.name = compute(),
                              .opt = b->opt,
+                             .codec = b->codec,
                              .states = b->states,
                              .grains = GRAINS,
                              .lanes = LANES};
     gyre_device *device = NULL;
+    uint64_t host;
     gyre_error error;
 
     make_vars(b, parameter, slots);
@@ -212,23 +269,44 @@ static void try_states(bench *b, gyre_state_codec parameter,
         fail_msg("%s: %s", gyre_state_name(slots), error.text);
     assert_int_equal(gyre_device_lanes(device), LANES);
     assert_true(gyre_device_memory(device) >= LANES * b->bytes);
+    assert_int_equal(gyre_device_memory(device),
+                     gyre_device_plan_memory(&spec, &host));
     compare(b, device);
     gyre_device_close(device);
 }
 
+/* A program takes PoCL a second: with GYRE_SOAK all pairs, else each codec as
+ * parameter and as slot. */
 static void try_optimizer(bench *b, const matrix_row *row)
 {
-    make_optimizer(b, row);
-    for (int slots = 0; slots < GYRE_STATE_CODECS; slots++) {
-        gyre_state_codec codec = (gyre_state_codec)slots;
+    const bool soak = getenv("GYRE_SOAK") != NULL;
 
-        if (gyre_state_name(codec) == NULL)
-            continue;
-        try_states(b, GYRE_STATE_F32, codec);
-        if (codec != GYRE_STATE_F32 && codec != GYRE_STATE_Q8)
-            try_states(b, codec, GYRE_STATE_F32);
-    }
+    make_optimizer(b, row);
+    for (int p = 0; p < GYRE_STATE_Q8; p++)
+        for (int slots = 0; slots < GYRE_STATE_CODECS; slots++)
+            if (soak || (p == GYRE_STATE_F32 && slots == GYRE_STATE_F32) ||
+                (p == GYRE_STATE_BF16 && slots == GYRE_STATE_BF16_STOCHASTIC) ||
+                (p == GYRE_STATE_BF16_STOCHASTIC && slots == GYRE_STATE_Q8))
+                try_states(b, (gyre_state_codec)p, (gyre_state_codec)slots);
     gyre_opt_destroy(b->opt);
+}
+
+static void try_codec(bench *b, const matrix_row *row, bool coded)
+{
+    gyre_error error;
+
+    if (gyre_codec_create(b->context, row->name, row->settings, row->count,
+                          &b->codec, &error) != GYRE_OK)
+        fail_msg("%s", error.text);
+    b->wire_bytes = (size_t)gyre_codec_bound(b->codec, 4 * GYRE_GRAIN);
+    b->wire = aligned_alloc(8, b->wire_bytes);
+    if (!coded || getenv("GYRE_SOAK") != NULL)
+        try_states(b, GYRE_STATE_F32, GYRE_STATE_F32);
+    if (coded || getenv("GYRE_SOAK") != NULL)
+        try_states(b, GYRE_STATE_BF16, GYRE_STATE_Q8);
+    free(b->wire);
+    gyre_codec_destroy(b->codec);
+    b->codec = NULL;
 }
 
 /* ---- tests ----------------------------------------------------------- */
@@ -256,6 +334,17 @@ static void test_every_optimizer_and_state(void **state)
 {
     for (int i = 0; i < MATRIX_OPTIMIZERS; i++)
         try_optimizer(*state, &matrix_optimizers[i]);
+}
+
+static void test_every_compressor(void **state)
+{
+    bench *b = *state;
+
+    for (int i = 0; i < MATRIX_CODECS; i++) {
+        make_optimizer(b, &matrix_optimizers[i % MATRIX_OPTIMIZERS]);
+        try_codec(b, &matrix_codecs[i], i % 2 == 1);
+        gyre_opt_destroy(b->opt);
+    }
 }
 
 /* A job that is longer than what was announced is refused, and the next one
@@ -287,6 +376,73 @@ static void test_too_long_is_refused(void **state)
     gyre_device_close(device);
     free(data);
     gyre_opt_destroy(b->opt);
+}
+
+/* ---- a kernel that no device builds ---------------------------------- */
+
+/* AdamW whose text for devices is not what its loops do. */
+static gyre_plugin hostile_plugin;
+static gyre_optimizer hostile_optimizer;
+static const gyre_plugin *const hostile_plugins[] = {&hostile_plugin};
+static gyre_module hostile_module;
+
+static const gyre_module *hostile_entry(void)
+{
+    return &hostile_module;
+}
+
+static void test_a_failed_build_tells_its_log(void **state)
+{
+    static const char *const texts[] = {
+        "p = no_such_name;",    "p = 1.0f; } } }", "p = \"",
+        "#error no_such_thing", "while (1",
+    };
+    const matrix_row row = {"hostile", 0, {{0}}};
+    bench *b = *state;
+    const gyre_plugin *adamw = NULL;
+    gyre_error error;
+
+    assert_int_equal(gyre_plugin_find(b->context, GYRE_KIND_OPTIMIZER, "adamw",
+                                      &adamw, NULL),
+                     GYRE_OK);
+    hostile_plugin = *adamw;
+    hostile_optimizer = *(const gyre_optimizer *)adamw->descriptor;
+    hostile_plugin.name = "hostile";
+    hostile_plugin.descriptor = &hostile_optimizer;
+    hostile_module = (gyre_module){GYRE_PLUGIN_MAGIC,
+                                   sizeof(gyre_module),
+                                   GYRE_PLUGIN_ABI_MAJOR,
+                                   GYRE_PLUGIN_ABI_MINOR,
+                                   hostile_plugin.build,
+                                   hostile_plugins,
+                                   1};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        gyre_context *context = unit_context(&b->memory);
+        gyre_device_spec spec = {.name = compute(),
+                                 .states = b->states,
+                                 .grains = GRAINS,
+                                 .lanes = LANES};
+        gyre_device *device = NULL;
+        gyre_context *kept = b->context;
+
+        hostile_optimizer.kernel = texts[i];
+        if (gyre_plugin_add(context, hostile_entry, &error) != GYRE_OK)
+            fail_msg("%s", error.text);
+        b->context = context;
+        make_optimizer(b, &row);
+        make_vars(b, GYRE_STATE_F32, GYRE_STATE_F32);
+        spec.opt = b->opt;
+        spec.vars = b->var_count;
+        assert_int_equal(gyre_device_open(context, &spec, &device, &error),
+                         GYRE_PLUGIN_BAD);
+        unit_assert_text(&error, "does not build");
+        unit_assert_text(&error, "build log: ");
+        if (i == 0)
+            unit_assert_text(&error, "no_such_name");
+        gyre_opt_destroy(b->opt);
+        b->context = kept;
+        gyre_context_destroy(context);
+    }
 }
 
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -321,6 +477,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_BENCH(test_every_optimizer_and_state),
+        WITH_BENCH(test_every_compressor),
+        WITH_BENCH(test_a_failed_build_tells_its_log),
         WITH_BENCH(test_too_long_is_refused),
     };
 

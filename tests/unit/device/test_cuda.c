@@ -12,9 +12,8 @@
 #include "device/module.h"
 
 #include "fake/fake.h"
+#include "open_fake.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <sys/wait.h>
 
 enum { GRAINS = 3, VARS = 2, BYTES = GRAINS * VARS * 4096, LANES = 2 };
@@ -36,24 +35,10 @@ typedef struct bench {
 
 /* ---- the fakes ------------------------------------------------------- */
 
-static void *open_fake(const char *file, const char *symbol)
-{
-    const char *top = getenv("GYRE_TOP_BUILD");
-    char path[4096];
-    void *library;
-
-    snprintf(path, sizeof(path), "%s/tests/unit/device/fake/.libs/%s",
-             top != NULL ? top : ".", file);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return library != NULL ? dlsym(library, symbol) : NULL;
-}
-
 static void open_fakes(void)
 {
     cuda = open_fake("libcuda.so.1", "fake_cuda");
     nvrtc = open_fake("libnvrtc.so.13", "fake_nvrtc");
-    if (cuda == NULL || nvrtc == NULL)
-        fail_msg("%s", dlerror());
 }
 
 /* ---- a job ---------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "device/module.h"
 #include "device/open.h"
 #include "device/source.h"
+#include "registry/compressor.h"
 
 #include "matrix.h"
 
@@ -34,9 +35,11 @@ static gyre_opt *optimizer(const matrix_row *row)
 static void build(const gyre_device_spec *spec, const char *target)
 {
     char *source = NULL;
+    size_t shared;
     gyre_error error;
 
-    if (gyre_source_make(context, "cuda", spec, &source, &error) != GYRE_OK ||
+    if (gyre_source_make(context, "cuda", spec, &source, &shared, &error) !=
+            GYRE_OK ||
         driver->compile(&services, source, target, &error) != GYRE_OK)
         fail_msg("%s, %s: %s", gyre_opt_plugin(spec->opt)->name, target,
                  error.text);
@@ -72,6 +75,35 @@ static void test_every_optimizer_and_state(void **state)
         build_states(opt, NULL, "sm_80");
         build_states(opt, NULL, "sm_90");
         gyre_opt_destroy(opt);
+    }
+}
+
+/* With GYRE_SOAK every optimizer goes with every compressor; else each
+ * compressor goes with two optimizers and each optimizer with some. */
+static void test_every_compressor(void **state)
+{
+    const char *soak = getenv("GYRE_SOAK");
+
+    (void)state;
+    for (int k = 0; k < MATRIX_CODECS; k++) {
+        gyre_codec *codec = NULL;
+        gyre_error error;
+
+        if (gyre_codec_create(context, matrix_codecs[k].name,
+                              matrix_codecs[k].settings, matrix_codecs[k].count,
+                              &codec, &error) != GYRE_OK)
+            fail_msg("%s", error.text);
+        for (int i = 0; i < MATRIX_OPTIMIZERS; i++) {
+            gyre_opt *opt;
+
+            if (soak == NULL && i % 5 != k % 5)
+                continue;
+            opt = optimizer(&matrix_optimizers[i]);
+            build_states(opt, codec, "sm_80");
+            build_states(opt, codec, "sm_90");
+            gyre_opt_destroy(opt);
+        }
+        gyre_codec_destroy(codec);
     }
 }
 
@@ -114,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_optimizer_and_state),
+        cmocka_unit_test(test_every_compressor),
         cmocka_unit_test(test_the_log_is_told),
     };
     int failed = 0;

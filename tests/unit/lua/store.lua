@@ -148,6 +148,28 @@ tap.raises("end", "read past the end", store.read, store, "w", nil, 1, 7)
 tap.raises("gyre.store", "not a store", store.info, {})
 store:close()
 
+-- ---- measuring ----------------------------------------------------------
+
+do
+    local short = { bytes = 1 << 20, seconds = 0.05 }
+    local speeds = assert(gyre.weigh({ dir, dir }, short))
+    tap.ok(#speeds == 2 and speeds[2].device == dir and speeds[1].rate > 0 and
+           math.abs(speeds[1].weight + speeds[2].weight - 2) < 1e-3,
+           "weigh two folders")
+    tap.fails("nowhere", "NOT_FOUND", "weigh nothing",
+              gyre.weigh({ dir .. "/nowhere" }, short))
+    tap.raises("no field", "an unknown option of weigh", gyre.weigh, { dir },
+               { byte = 1 })
+    tap.raises("seconds", "a negative time", gyre.weigh, { dir },
+               { seconds = -1 })
+    local measured <close> = assert(gyre.create(dir .. "/measured", {
+        tensors = spec.tensors, devices = { dir, dir }, weights = "measured" }))
+    tap.equal(measured:info().devices, 2, "create with measured weights")
+    tap.raises("measured", "another word for weights", gyre.create, dir .. "/x",
+               { tensors = spec.tensors, devices = { dir },
+                 weights = "guessed" })
+end
+
 -- ---- contexts -----------------------------------------------------------
 
 do

@@ -22,6 +22,7 @@ typedef struct found {
     char what[MOST][16];
     char text[MOST][600];
     uint64_t chunk[MOST];
+    size_t notes; /* of them */
 } found;
 
 static inline void collect(void *user, const gyre_fsck_problem *problem)
@@ -32,6 +33,7 @@ static inline void collect(void *user, const gyre_fsck_problem *problem)
         return;
     snprintf(f->what[f->count], sizeof(f->what[0]), "%s", problem->what);
     snprintf(f->text[f->count], sizeof(f->text[0]), "%.599s", problem->text);
+    f->notes += problem->note != 0;
     f->chunk[f->count++] = problem->chunk;
     assert_non_null(strstr(problem->text, problem->device));
 }
@@ -60,7 +62,8 @@ static inline gyre_fsck_report must_check(gyre_context *context,
 
     if (check(context, path, flags, &report, &error) != GYRE_OK)
         fail_msg("%s", error.text);
-    assert_int_equal(report.problems, seen.count);
+    assert_int_equal(report.problems + report.notes, seen.count);
+    assert_int_equal(report.notes, seen.notes);
     return report;
 }
 

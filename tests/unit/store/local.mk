@@ -10,6 +10,7 @@ store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 check_PROGRAMS += \
 	tests/unit/store/test_codecs \
 	tests/unit/store/test_commit \
+	tests/unit/store/test_device \
 	tests/unit/store/test_early \
 	tests/unit/store/test_emulated \
 	tests/unit/store/test_fsck \
@@ -30,16 +31,20 @@ check_PROGRAMS += \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip \
+	tests/unit/store/test_spike \
 	tests/unit/store/test_stream
 
 # Many stores: minutes under valgrind.
 slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
 slow_tests += tests/unit/store/test_near
+# Programs are built at run time: minutes under valgrind.
+slow_tests += tests/unit/store/test_device
 # A child that ends in mid-import holds memory, which valgrind calls an error.
 slow_tests += tests/unit/store/test_safetensors
 
 tests_unit_store_test_codecs_LDADD = $(store_LDADD)
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
+tests_unit_store_test_device_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_emulated_LDADD = $(store_LDADD)
 tests_unit_store_test_independence_LDADD = $(store_LDADD)
@@ -56,6 +61,7 @@ tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
+tests_unit_store_test_spike_LDADD = $(store_LDADD)
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h

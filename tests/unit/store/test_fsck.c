@@ -199,6 +199,14 @@ static void test_truncated_behind_the_data(void **state)
 
 /* ---- records, superblocks, manifests ---------------------------------- */
 
+/* What was told last: so many notes among it, the last of which says this. */
+static void expect_note(size_t notes, const char *text)
+{
+    assert_int_equal(seen.notes, notes);
+    if (notes > 0 && strstr(seen.text[seen.count - 1], text) == NULL)
+        fail_msg("\"%s\" is not in: %s", text, seen.text[seen.count - 1]);
+}
+
 /* Bytes of record, table, tensor steps and blob of the newest commit. */
 static void test_records(void **state)
 {
@@ -219,11 +227,13 @@ static void test_records(void **state)
         flip_bit(f.file[0], place);
         must_check(f.context, f.path, 0);
         expect("record", 1, "does not match its checksum");
+        expect_note(1, "the second next commit");
         expect_state(&f, &f.now, 0);
         /* on both: the commit before */
         flip_bit(f.file[1], place);
         must_check(f.context, f.path, 0);
         expect("record", 2, "");
+        expect_note(2, "is whole, and the next commit writes this area anew");
         flip_bit(f.file[1], place);
         assert_true(must_check(f.context, f.path, GYRE_FSCK_REPAIR).repaired);
         assert_int_equal(must_check(f.context, f.path, 0).problems, 0);
@@ -255,6 +265,56 @@ static void test_newest_record_lost_everywhere(void **state)
     }
 }
 
+/* A note is one as long as nothing is wrong with a chunk or the dirty mark, and
+ * goes when commits come. */
+static void test_notes_are_harmless(void **state)
+{
+    gyre_fsck_report report;
+    fixture f;
+
+    (void)state;
+    set_up(&f, 0, NULL);
+    flip_bit(f.file[0], f.area_at[f.area] + 60);
+    flip_in_chunk(&f, 2, 7);
+    report = must_check(f.context, f.path, 0);
+    assert_int_equal(report.problems, 2);
+    assert_int_equal(report.notes, 0);
+    flip_in_chunk(&f, 2, 7);
+    flip_in_chunk(&f, 2, f.chunk[2].label);
+    report = must_check(f.context, f.path, 0);
+    assert_int_equal(report.problems, 1);
+    assert_int_equal(report.notes, 1);
+    for (int round = 1; round <= 2; round++) {
+        gyre_store *store = care_open(f.context, f.path);
+
+        care_rounds(store, 1);
+        gyre_store_close(store);
+        report = must_check(f.context, f.path, 0);
+        assert_int_equal(report.notes, round == 1);
+    }
+    tear_down(&f);
+}
+
+/* No crash makes a record unreadable. */
+static void test_unreadable_record(void **state)
+{
+    gyre_store_options options = {.size = sizeof(options),
+                                  .io = "faulty:posix,fail=3,every=1000"};
+    gyre_fsck_report report = {.size = sizeof(report)};
+    gyre_error error;
+    fixture f;
+
+    (void)state;
+    set_up(&f, 0, NULL);
+    memset(&seen, 0, sizeof(seen));
+    assert_int_equal(gyre_store_fsck(f.context, f.path, &options, 0, collect,
+                                     &seen, &report, &error),
+                     GYRE_OK);
+    assert_int_equal(report.problems, 2);
+    assert_int_equal(report.notes, 0);
+    tear_down(&f);
+}
+
 /* A device that missed a commit holds a whole but older record. */
 static void test_record_behind(void **state)
 {
@@ -272,6 +332,7 @@ static void test_record_behind(void **state)
     put(f.file[0], f.area_at[1 - f.area], area, f.area_at[1] - f.area_at[0]);
     must_check(f.context, f.path, 0);
     expect("record", 1, "holds commit 3, another device 5");
+    expect_note(1, "commit 5 (step 4) is whole, and the second next commit");
     expect_state(&f, &f.now, 0);
     must_check(f.context, f.path, GYRE_FSCK_REPAIR);
     assert_int_equal(must_check(f.context, f.path, 0).problems, 0);
@@ -293,6 +354,7 @@ static void test_no_record_at_all(void **state)
     assert_int_equal(check(f.context, f.path, 0, &report, &error),
                      GYRE_NOT_FOUND);
     expect("record", 4, "");
+    expect_note(0, "");
     unit_assert_text(&error, "no device holds a whole commit record");
     assert_int_equal(try_open(&f, &error), GYRE_NOT_FOUND);
     tear_down(&f);
@@ -369,6 +431,8 @@ int main(void)
         cmocka_unit_test(test_truncated_behind_the_data),
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_newest_record_lost_everywhere),
+        cmocka_unit_test(test_notes_are_harmless),
+        cmocka_unit_test(test_unreadable_record),
         cmocka_unit_test(test_record_behind),
         cmocka_unit_test(test_no_record_at_all),
         cmocka_unit_test(test_superblock_and_copy),

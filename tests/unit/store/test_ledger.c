@@ -48,9 +48,15 @@ static uint64_t recorded_writes(const world *w, size_t from)
 {
     uint64_t bytes = 0;
 
-    for (size_t i = from; i < gyre_io_recorder_count(w->recorder); i++)
-        if (gyre_io_recorder_at(w->recorder, i)->kind == GYRE_IO_WRITE_START)
-            bytes += gyre_io_recorder_at(w->recorder, i)->bytes;
+    for (size_t i = from; i < gyre_io_recorder_count(w->recorder); i++) {
+        const gyre_io_event *event = gyre_io_recorder_at(w->recorder, i);
+
+        /* The recorder sees manifest and journal too: no flash of devices. */
+        if (event->kind == GYRE_IO_WRITE_START &&
+            strstr(event->file, "manifest.json") == NULL &&
+            strstr(event->file, "changing") == NULL)
+            bytes += event->bytes;
+    }
     return bytes;
 }
 

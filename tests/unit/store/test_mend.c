@@ -316,13 +316,13 @@ static void test_io_errors_in_repair(void **state)
     tear_down(&f);
 }
 
-/* Operations of each queue: 1 head, 2 and 3 the areas, 4 the one that failed
- * once more, 5 and 6 the areas.  The newest record is in area 1. */
+/* Operations of each queue: 1 head, 2 and 3 the areas, 4 and 5 the same to
+ * choose.  The newest record is in area 1. */
 static void test_unread_record_in_repair(void **state)
 {
     gyre_store_options options = {.size = sizeof(options),
                                   .buffers = 2,
-                                  .io = "faulty:posix,fail=3,every=3"};
+                                  .io = "faulty:posix,fail=3,every=2"};
     gyre_fsck_report report = {.size = sizeof(report)};
     gyre_error error;
     fixture f;

@@ -203,6 +203,7 @@ static void begin(probe *p, const setting *s)
     model_add(&p->m, "t", CHUNKS * 1024, 0, 0);
     spec = spec_of(&p->m);
     spec.chunk_elements = 1024;
+    spec.spill = 1;
     fixture_begin(&p->f);
     fixture_devices(&p->f, &spec, DEVICES);
     fixture_create(&p->f, &p->m, &spec, NULL);
@@ -354,6 +355,41 @@ static void test_pushes_while_it_runs(void **state)
     end(&p);
 }
 
+/* The gradient region goes its own way: written without the state, read back
+ * alone or with it, only as many bytes as are asked for. */
+static void test_gradient_regions(void **state)
+{
+    static const uint64_t sizes[] = {4096, 1, 3000};
+
+    (void)state;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        uint64_t page, chunk;
+        gyre_worker_stats stats;
+        probe p;
+
+        begin(&p, &settings[i]);
+        page = p.store->layout.align;
+        chunk = gyre_layout_chunk_bytes(&p.store->layout, 0);
+        p.pending = i % 2;
+        p.gradient = sizes[i % 3];
+        good(&p.f, run(&p, 0, &stats));
+        expect_once(&p);
+        assert_int_equal(stats.read_bytes, 0);
+        assert_int_equal(stats.write_bytes, CHUNKS * page);
+        p.swap = true;
+        good(&p.f, run(&p, GYRE_PART_STATE | GYRE_PART_GRADIENT, &stats));
+        expect_once(&p);
+        assert_int_equal(stats.read_bytes, CHUNKS * (page + chunk));
+        assert_int_equal(stats.write_bytes, CHUNKS * chunk);
+        p.swap = false;
+        good(&p.f, run(&p, GYRE_PART_GRADIENT, &stats));
+        assert_int_equal(stats.read_bytes, CHUNKS * page);
+        assert_int_equal(stats.write_bytes, 0);
+        good(&p.f, run(&p, GYRE_PART_STATE, &stats));
+        end(&p);
+    }
+}
+
 /* ---- errors ----------------------------------------------------------- */
 
 /* After any error: the same store takes the next stream. */
@@ -422,6 +458,7 @@ static void test_io_fails(void **state)
             begin(&p, &s);
             p.pending = n % 2;
             p.swap = true;
+            p.gradient = k % 3 == 0 ? 500 : 0;
             status = run(&p, GYRE_PART_STATE, &stats);
             if (status == GYRE_OK) {
                 end(&p);
@@ -445,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_every_push_once),
         cmocka_unit_test(test_one_buffer_keeps_the_order),
         cmocka_unit_test(test_pushes_while_it_runs),
+        cmocka_unit_test(test_gradient_regions),
         cmocka_unit_test(test_process_and_finish_fail),
         cmocka_unit_test(test_io_fails),
     };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver and a run-time compiler that are not there: libraries with the
- * names of NVIDIA's, which the cuda module takes for them once a test has
- * opened them.  Copies are made in host memory, objects are counted, the n-th
- * call fails; the "kernel" is a function of the test.
+ * Drivers that are not there: libraries with the names of OpenCL's loader, of
+ * NVIDIA's driver and of its run-time compiler, which the modules take for them
+ * once a test has opened them.  Copies are made in host memory, objects are
+ * counted, the n-th call fails; the "kernel" is a function of the test.
  */
 #ifndef GYRE_TESTS_UNIT_DEVICE_FAKE_H
 #define GYRE_TESTS_UNIT_DEVICE_FAKE_H
@@ -33,5 +33,18 @@ typedef struct fake_nvrtc {
     int live;
     int wrong; /* an option that keeps the bits was not given */
 } fake_nvrtc_state;
+
+typedef struct fake_opencl {
+    int platforms;       /* 0: no driver */
+    unsigned long bytes; /* of memory */
+    unsigned long fp_config;
+    unsigned compiler; /* 1: there is one */
+    unsigned calls;
+    unsigned fail_at;
+    int event_state; /* of a transfer: 0 complete, 3 queued, below 0 failed */
+    int live;
+    int wrong;
+    int exact; /* the option for correct division was given */
+} fake_opencl_state;
 
 #endif
