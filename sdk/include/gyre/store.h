@@ -326,11 +326,23 @@ typedef struct gyre_round_options {
 } gyre_round_options;
 
 /*
- * A gradient piece.  `kind` and `device` are there so that gradients born on
- * an accelerator need no other interface; now kind must be GYRE_HOST_MEMORY.
- * `stride` in elements, 0 means 1.
+ * A gradient piece, where it was born.
+ *
+ *     GYRE_HOST_MEMORY    data: host memory
+ *     GYRE_OPENCL_MEMORY  data: a cl_mem; device: place in its context's list
+ *     GYRE_CUDA_MEMORY    data: a CUdeviceptr; device: ordinal of the GPU, whose
+ *                         primary context (that of the runtime API) it is of
+ *
+ * What lies on a device must be complete: the caller has waited for the stream
+ * or queue that wrote it.  It is copied through host memory of its size, before
+ * anything is claimed.  `stride` in elements, 0 means 1; `offset` in bytes from
+ * data, for a cl_mem cannot be moved.
  */
-typedef enum gyre_memory_kind { GYRE_HOST_MEMORY = 0 } gyre_memory_kind;
+typedef enum gyre_memory_kind {
+    GYRE_HOST_MEMORY = 0,
+    GYRE_OPENCL_MEMORY = 1,
+    GYRE_CUDA_MEMORY = 2
+} gyre_memory_kind;
 
 typedef struct gyre_gradient {
     gyre_memory_kind kind;
@@ -338,6 +350,7 @@ typedef struct gyre_gradient {
     gyre_dtype dtype; /* F32, F64, BF16 or F16 */
     int64_t stride;
     const void *data;
+    uint64_t offset;
 } gyre_gradient;
 
 /* Open a round.  Errors: STATE (one is open, read-only), PARAMETER (names
