@@ -486,12 +486,12 @@ gyre_status gyre_compute_take(gyre_store *store,
  */
 enum { GYRE_PART_STATE = 1, GYRE_PART_GRADIENT = 2 };
 
-/* What waits in a worker's queue. */
+/* What waits in a worker's queue: two for each chunk, so it is small. */
 typedef struct gyre_push {
-    uint64_t chunk;
-    uint32_t version;
-    uint32_t parts; /* to read */
     uint64_t at;    /* when, where something is emulated */
+    uint32_t chunk; /* a layout has no more than fit */
+    uint16_t version;
+    uint16_t parts; /* to read */
 } gyre_push;
 
 typedef struct gyre_work {

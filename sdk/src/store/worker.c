@@ -171,7 +171,8 @@ void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
     pthread_mutex_lock(&w->lock);
     assert(w->waiting < w->capacity);
     w->queue[(w->head + w->waiting++) % w->capacity] =
-        (gyre_push){chunk, version, parts, w->paced ? gyre_now() : 0};
+        (gyre_push){w->paced ? gyre_now() : 0, (uint32_t)chunk,
+                    (uint16_t)version, (uint16_t)parts};
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
 }
