@@ -288,6 +288,11 @@ f "ledger" "" "gyre.ledger FAIL" "Sum of all rounds since opening."
 f "wear" "" "table FAIL" [[
 written, budget, endurance, bytes_per_round, rounds_left and
 budget_rounds_left.]]
+f "reshard" "options: table" "true FAIL" [[
+Go on with other devices, weights or chunk_elements, between two rounds:
+what is not committed is committed, the store is closed, resharded and opened
+with the other options, as gyre.open has them.  Bound arrays stay bound.  After
+a failure the store is as before, or closed when the message says so.]]
 f "export" "file: string, options?: table" "true FAIL" [[
 Write a safetensors file; options parameters_only and progress.]]
 f "close" "" "" ""

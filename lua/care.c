@@ -160,6 +160,39 @@ int gl_reshard(lua_State *L)
     return end_with(L, &b, status, &error);
 }
 
+/* store:reshard { devices =, ..., and what gyre.open takes } */
+int gl_move(lua_State *L)
+{
+    static const char *const names[] = {
+        "devices",     "weights",   "chunk_elements", "io",
+        "buffers",     "lock_wait", "memory_limit",   "progress",
+        "compute",     "link_rate", "placement",      "gradients",
+        "endurance",   "fast",      "commit_every",   "allow_inexact",
+        "wear_budget", NULL};
+    gl_store *s = gl_check_store(L, 1);
+    gyre_store_spec spec = {.size = sizeof(spec)};
+    gyre_store_options options = {.size = sizeof(options)};
+    gyre_error error = {0};
+
+    luaL_checktype(L, 2, LUA_TTABLE);
+    gl_check_fields(L, 2, "reshard", names);
+    lua_settop(L, 2);
+    lua_newtable(L);
+    gl_store_options(L, 2, 3, &options);
+    gl_devices(L, 2, 3, &spec.devices, &spec.device_count);
+    gl_weights(L, 2, 3, &spec.weights, &spec.device_count);
+    spec.chunk_elements =
+        (uint64_t)gl_integer(L, 2, "chunk_elements", 0, 0, INT64_MAX);
+    bridge b = read_progress(L, 2);
+    gyre_status status = gl_measured(L, s->context, 2, 3, &spec, &error);
+    if (status == GYRE_OK)
+        status = gyre_store_move(&s->store, &spec, &options, on_progress, &b,
+                                 &error);
+    if (s->store == NULL)
+        gl_unbind(L, 1);
+    return end_with(L, &b, status, &error);
+}
+
 typedef struct findings {
     lua_State *L;
     int list;

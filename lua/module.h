@@ -180,6 +180,9 @@ void gl_open_round(lua_State *L);
 int gl_export(lua_State *L);
 int gl_import(lua_State *L);
 int gl_reshard(lua_State *L);
+int gl_move(lua_State *L);
+/* Of a store that is closed: let the bound arrays go. */
+void gl_unbind(lua_State *L, int store);
 int gl_weigh(lua_State *L);
 int gl_fsck(lua_State *L);
 

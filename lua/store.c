@@ -161,6 +161,22 @@ static int store_commit(lua_State *L)
 
 /* ---- life -------------------------------------------------------------- */
 
+void gl_unbind(lua_State *L, int store)
+{
+    if (lua_getiuservalue(L, store, STORE_BOUND) == LUA_TTABLE) {
+        lua_pushnil(L);
+        while (lua_next(L, -2) != 0) {
+            gyre_lua_array *a = luaL_testudata(L, -1, GYRE_LUA_ARRAY);
+            if (a != NULL)
+                a->pins--;
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+    lua_pushnil(L);
+    lua_setiuservalue(L, store, STORE_BOUND);
+}
+
 /* Safe at any time and any number of times.  No allocation: this also runs in
  * lua_close after memory has run out. */
 static int store_close(lua_State *L)
@@ -173,22 +189,12 @@ static int store_close(lua_State *L)
         gyre_store_close(s->store);
         s->store = NULL;
         s->round = NULL;
-        if (lua_getiuservalue(L, 1, STORE_BOUND) == LUA_TTABLE) {
-            lua_pushnil(L);
-            while (lua_next(L, -2) != 0) {
-                gyre_lua_array *a = luaL_testudata(L, -1, GYRE_LUA_ARRAY);
-                if (a != NULL)
-                    a->pins--;
-                lua_pop(L, 1);
-            }
-        }
     }
+    gl_unbind(L, 1);
     if (s->context != NULL) {
         gl_context_release(s->context);
         s->context = NULL;
     }
-    lua_pushnil(L);
-    lua_setiuservalue(L, 1, STORE_BOUND);
     return 0;
 }
 
@@ -353,9 +359,11 @@ void gl_open_store(lua_State *L)
                                     {"__tostring", store_tostring},
                                     {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"close", store_close},   {"bind", store_bind}, {"pull", store_pull},
-        {"commit", store_commit}, {"begin", gl_begin},  {"export", gl_export},
-        {"ledger", gl_ledger},    {"wear", gl_wear},    {NULL, NULL}};
+        {"close", store_close}, {"bind", store_bind},
+        {"pull", store_pull},   {"commit", store_commit},
+        {"begin", gl_begin},    {"export", gl_export},
+        {"ledger", gl_ledger},  {"wear", gl_wear},
+        {"reshard", gl_move},   {NULL, NULL}};
 
     luaL_newmetatable(L, GUARD);
     lua_pushcfunction(L, guard_gc);

@@ -5,6 +5,7 @@
 #include "fault/common.h"
 
 #include "base/base.h"
+#include "store/store.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -112,19 +113,18 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
         {"parameter", GYRE_STATE_BF16_STOCHASTIC},
         {"exp_avg", GYRE_STATE_BF16},
     };
-    static const gyre_setting ratio = {"ratio", 0.05};
+    static const gyre_setting topk[] = {{"ratio", 0.125}};
     gyre_store_spec spec = {.size = sizeof(spec)};
 
     spec.codecs = codecs;
-    spec.codec_count = model->coded ? 3 : 0;
+    spec.codec_count = model->with & FAULT_CODED ? 3 : 0;
     spec.seed = 9;
-    spec.spill = model->spilled;
-    if (model->compressed) {
+    if (model->with & FAULT_FED) {
         spec.compressor = "topk";
-        spec.compressor_settings = &ratio;
+        spec.compressor_settings = topk;
         spec.compressor_setting_count = 1;
-        spec.residual = GYRE_RESIDUAL_COMMITTED;
     }
+    spec.spill = (model->with & FAULT_SPILLED) != 0;
     spec.tensors = model->tensor;
     spec.tensor_count = FAULT_TENSORS;
     spec.devices = place->devices;
@@ -227,8 +227,8 @@ gyre_status fault_round(const fault_model *model, gyre_store *store, bool early,
     options.micro_batches = micros;
     options.denominator = micros;
     options.clip = early ? 0 : 0.5;
-    options.late_clip = model->late;
     options.early = early;
+    options.late_clip = !early && (model->with & FAULT_LATE) != 0;
     options.dynamic_scale = 1;
     status = gyre_round_begin(store, &options, &round, error);
     if (status != GYRE_OK)
@@ -292,6 +292,29 @@ static gyre_status hash_slots(gyre_store *store, uint32_t slots,
     return status;
 }
 
+/* As the next round will add it, wherever its grains lie. */
+static uint64_t hash_residual(const gyre_store *store)
+{
+    const gyre_residual_memory *r = &store->residual;
+    const gyre_layout *layout = &store->layout;
+    uint64_t hash = 0;
+
+    for (uint64_t c = 0; r->which != NULL && c < layout->train_chunks; c++) {
+        const float *e =
+            r->e[r->which[c]] + gyre_layout_first_grain(layout, c) * GYRE_GRAIN;
+        size_t cursor = GYRE_RUN_FIRST;
+        gyre_run run;
+
+        while (gyre_layout_next_run(layout, c, &cursor, &run))
+            for (size_t i = 0; i < run.n; i++) {
+                float x = r->kappa[run.tensor] * e[run.at + i];
+
+                hash = XXH3_64bits_withSeed(&x, sizeof(x), hash + 1);
+            }
+    }
+    return hash;
+}
+
 gyre_status fault_look(gyre_store *store, fault_picture *picture,
                        gyre_error *error)
 {
@@ -310,6 +333,7 @@ gyre_status fault_look(gyre_store *store, fault_picture *picture,
     picture->round = info.round;
     picture->step = info.step;
     picture->scale = info.loss_scale;
+    picture->residual = hash_residual(store);
     blob = gyre_store_blob(store, &bytes);
     picture->blob = bytes > 0 ? XXH3_64bits(blob, bytes) : 0;
     return GYRE_OK;
@@ -330,6 +354,8 @@ const char *fault_differs(const fault_picture *a, const fault_picture *b,
         return "tensor steps";
     if (a->scale != b->scale)
         return "loss scale";
+    if (a->residual != b->residual)
+        return "residual";
     if (blob && a->blob != b->blob)
         return "blob";
     return NULL;
@@ -351,6 +377,8 @@ void fault_record(const fault_model *model, gyre_store *store, bool early,
         history->norm[r] = report.norm;
         assert_int_equal(report.skipped, r == FAULT_SKIPPED_ROUND);
         assert_int_equal(history->picture[r].round, r);
+        assert_true((history->picture[r].residual != 0) ==
+                    ((model->with & FAULT_FED) != 0));
     }
     gyre_store_close(store);
 }

@@ -28,6 +28,14 @@ enum {
     FAULT_BLOB = 2048 /* room; blobs end in several sectors */
 };
 
+/* What a store has besides: fault_create reads it from the model. */
+enum {
+    FAULT_CODED = 1,   /* parameter and slots in bf16 and 8 bits */
+    FAULT_FED = 2,     /* topk with a committed residual */
+    FAULT_SPILLED = 4, /* gradients on storage */
+    FAULT_LATE = 8     /* with a clip: late */
+};
+
 /* Tensors of 1,500, 700 (frozen), 2,000 x scale, 1 and 1,024 elements. */
 typedef struct fault_model {
     gyre_tensor tensor[FAULT_TENSORS];
@@ -36,10 +44,7 @@ typedef struct fault_model {
     void *bound[FAULT_TENSORS];  /* what rounds return: f32, but bf16 for 2 */
     void *before[FAULT_TENSORS]; /* a copy, to see whether it was restored */
     bool in_place;
-    bool coded;      /* variables in bf16 and 8 bits */
-    bool spilled;    /* gradients go to storage */
-    bool compressed; /* and through topk, its residual committed */
-    bool late;       /* with a late clip */
+    unsigned with; /* FAULT_CODED ... */
 } fault_model;
 
 void fault_model_make(fault_model *model, uint64_t scale);
@@ -96,7 +101,8 @@ typedef struct fault_picture {
     char digest[GYRE_DIGEST_TEXT];
     uint64_t slots; /* hash of parameters and state of all tensors */
     uint64_t steps[FAULT_TENSORS];
-    uint64_t blob; /* hash */
+    uint64_t blob;     /* hash */
+    uint64_t residual; /* hash of kappa e, by tensor; 0: none */
     double scale;
 } fault_picture;
 

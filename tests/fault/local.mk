@@ -10,6 +10,7 @@ fault_tests_c = \
 	tests/fault/test_kill \
 	tests/fault/test_loop \
 	tests/fault/test_measure \
+	tests/fault/test_onward \
 	tests/fault/test_space
 check_PROGRAMS += $(fault_tests_c)
 # Thousands of opens and processes.
@@ -47,3 +48,5 @@ tests_fault_test_space_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_space_LDADD = $(fault_ldadd)
 tests_fault_test_io_lasting_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_io_lasting_LDADD = $(fault_ldadd)
+tests_fault_test_onward_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_onward_LDADD = $(fault_ldadd)

@@ -20,6 +20,9 @@ typedef struct trial {
     bool early;
 } trial;
 
+static const unsigned everything =
+    FAULT_CODED | FAULT_FED | FAULT_SPILLED | FAULT_LATE;
+
 static gyre_store *must_open(trial *t)
 {
     gyre_store_options options = fault_options(t->io);
@@ -43,11 +46,12 @@ static gyre_store *must_create(trial *t)
     return store;
 }
 
-static trial *begin(const char *io, bool early)
+static trial *begin(const char *io, bool early, unsigned with)
 {
     trial *t = calloc(1, sizeof(*t));
 
     fault_model_make(&t->model, 1);
+    t->model.with = with;
     fault_place_make(&t->place, 2, false);
     t->context = unit_context(&t->memory);
     t->io = io;
@@ -91,9 +95,9 @@ static void expect_no_memory(gyre_status status, const gyre_error *error,
 
 /* ---- create, open ----------------------------------------------------- */
 
-static void create_all(const char *io)
+static void create_all(const char *io, unsigned with)
 {
-    trial *t = begin(io, false);
+    trial *t = begin(io, false, with);
     gyre_store_options options = fault_options(io);
     gyre_store *store = NULL;
     gyre_status status = GYRE_NO_MEMORY;
@@ -127,13 +131,14 @@ static void create_all(const char *io)
 static void test_create(void **state)
 {
     (void)state;
-    create_all("posix");
-    create_all("auto");
+    create_all("posix", 0);
+    create_all("auto", 0);
+    create_all("auto", everything);
 }
 
-static void open_all(const char *io, bool read_only)
+static void open_all(const char *io, bool read_only, unsigned with)
 {
-    trial *t = begin(io, false);
+    trial *t = begin(io, false, with);
     gyre_store_options options = fault_options(io);
     gyre_store *store = NULL;
     gyre_status status = GYRE_NO_MEMORY;
@@ -163,9 +168,10 @@ static void open_all(const char *io, bool read_only)
 static void test_open(void **state)
 {
     (void)state;
-    open_all("posix", false);
-    open_all("auto", false);
-    open_all("auto", true);
+    open_all("posix", false, 0);
+    open_all("auto", false, 0);
+    open_all("auto", true, 0);
+    open_all("auto", false, everything);
 }
 
 /* ---- rounds ----------------------------------------------------------- */
@@ -233,9 +239,9 @@ static bool live_with(trial *t, uint64_t n)
     return failed;
 }
 
-static void live_all(const char *io, bool early)
+static void live_all(const char *io, bool early, unsigned with)
 {
-    trial *t = begin(io, early);
+    trial *t = begin(io, early, with);
     uint64_t n = 1;
 
     while (live_with(t, n))
@@ -249,9 +255,13 @@ static void live_all(const char *io, bool early)
 static void test_rounds(void **state)
 {
     (void)state;
-    live_all("posix", false);
-    live_all("auto", false);
-    live_all("auto", true);
+    live_all("posix", false, 0);
+    live_all("auto", false, 0);
+    live_all("auto", true, 0);
+    live_all("posix", false, FAULT_FED | FAULT_CODED);
+    live_all("auto", false, everything);
+    live_all("auto", true, everything);
+    live_all("auto", false, FAULT_SPILLED);
 }
 
 int main(void)

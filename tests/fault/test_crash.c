@@ -26,6 +26,9 @@ static const char *const kind_names[] = {"create", "reshard", "import"};
 
 enum { WHERE = 1 + FAULT_DEVICES, BEFORE = 0, AFTER = 1 };
 
+static const unsigned everything =
+    FAULT_CODED | FAULT_FED | FAULT_SPILLED | FAULT_LATE;
+
 typedef struct trial {
     kind kind;
     fault_model model, other; /* the one imported */
@@ -136,7 +139,7 @@ static void make_old(trial *t)
     look(t, BEFORE);
 }
 
-static trial *begin(kind how)
+static trial *begin(kind how, unsigned with)
 {
     trial *t = calloc(1, sizeof(*t));
     gyre_error error = {GYRE_OK, ""};
@@ -144,6 +147,7 @@ static trial *begin(kind how)
     t->kind = how;
     fault_model_make(&t->model, 1);
     fault_model_make(&t->other, 1);
+    t->model.with = t->other.with = with;
     for (uint64_t i = 0; i < t->other.elements[2]; i++)
         t->other.data[2][i] += 1;
     fault_place_make(&t->place, FAULT_DEVICES, false);
@@ -291,9 +295,9 @@ static void explore(trial *t, const gyre_io_recorder *recorder, size_t samples,
     crash_all(t->crash, samples, 1, judge, t, counts);
 }
 
-static void power_failure(kind how, const char *io)
+static void power_failure(kind how, const char *io, unsigned with)
 {
-    trial *t = begin(how);
+    trial *t = begin(how, with);
     gyre_io_recorder *recorder = recorder_of(t);
     gyre_error error = {GYRE_OK, ""};
     crash_counts counts = {0};
@@ -306,9 +310,9 @@ static void power_failure(kind how, const char *io)
             : fault_stride(1) > 1 ? 1
                                   : 3,
             NULL, NULL, &counts);
-    printf("# %s, %s: states: %llu, bad: %llu (up to %zu names open; %llu "
-           "before, %llu after, %llu no store)\n",
-           kind_names[how], io, (unsigned long long)counts.states,
+    printf("# %s, %s, with %x: states: %llu, bad: %llu (up to %zu names open; "
+           "%llu before, %llu after, %llu no store)\n",
+           kind_names[how], io, with, (unsigned long long)counts.states,
            (unsigned long long)counts.bad, counts.most_names,
            (unsigned long long)t->stood[BEFORE],
            (unsigned long long)t->stood[AFTER], (unsigned long long)t->absent);
@@ -323,19 +327,22 @@ static void power_failure(kind how, const char *io)
 static void test_create(void **state)
 {
     (void)state;
-    power_failure(CREATE, "posix");
+    power_failure(CREATE, "posix", 0);
+    power_failure(CREATE, "auto", everything);
 }
 
 static void test_reshard(void **state)
 {
     (void)state;
-    power_failure(RESHARD, "auto");
+    power_failure(RESHARD, "auto", 0);
+    power_failure(RESHARD, "posix", everything);
 }
 
 static void test_import(void **state)
 {
     (void)state;
-    power_failure(IMPORT, "auto");
+    power_failure(IMPORT, "auto", 0);
+    power_failure(IMPORT, "posix", everything);
 }
 
 /* ---- tests of the test ------------------------------------------------ */
@@ -377,7 +384,7 @@ static uint64_t bad_without(trial *t, const gyre_io_recorder *recorder,
 
 static void test_syncs_matter(void **state)
 {
-    trial *t = begin(RESHARD);
+    trial *t = begin(RESHARD, 0);
     gyre_io_recorder *recorder = recorder_of(t);
     gyre_error error = {GYRE_OK, ""};
 
@@ -483,9 +490,9 @@ static void fail_operations(trial *t, int err, const char *name,
     assert_true(failures > 20);
 }
 
-static void errors(kind how)
+static void errors(kind how, unsigned with)
 {
-    trial *t = begin(how);
+    trial *t = begin(how, with);
     crash_counts counts = {0};
 
     fail_names(t, EIO, &counts);
@@ -504,19 +511,19 @@ static void errors(kind how)
 static void test_create_errors(void **state)
 {
     (void)state;
-    errors(CREATE);
+    errors(CREATE, 0);
 }
 
 static void test_reshard_errors(void **state)
 {
     (void)state;
-    errors(RESHARD);
+    errors(RESHARD, everything);
 }
 
 static void test_import_errors(void **state)
 {
     (void)state;
-    errors(IMPORT);
+    errors(IMPORT, everything);
 }
 
 int main(void)

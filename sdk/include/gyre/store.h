@@ -659,6 +659,22 @@ GYRE_API gyre_status gyre_store_reshard(gyre_context *context, const char *path,
                                         gyre_progress progress, void *user,
                                         gyre_error *error);
 
+/*
+ * The same of an open store, between two rounds of a program that goes on: to
+ * add a device, or to leave one.  Rounds not yet committed are committed (with
+ * the last blob), the store is closed, resharded, and opened with `options`
+ * (`devices` there is not used); bound buffers stay bound, and training goes on
+ * bit-equal, but for a volatile residual, which starts from 0.  The old handle
+ * is gone: *store is the new one.  After an error *store is open as the old
+ * generation, or NULL when that could not be opened again, which the text says.
+ * STATE while a round is open.
+ */
+GYRE_API gyre_status gyre_store_move(gyre_store **store,
+                                     const gyre_store_spec *spec,
+                                     const gyre_store_options *options,
+                                     gyre_progress progress, void *user,
+                                     gyre_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,6 +23,7 @@ store_sources = \
 	sdk/src/store/manifest.c \
 	sdk/src/store/measure.c \
 	sdk/src/store/mend.c \
+	sdk/src/store/onward.c \
 	sdk/src/store/open.c \
 	sdk/src/store/place.c \
 	sdk/src/store/plan.c \

@@ -492,7 +492,12 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     store->inexact |= store->now.inexact != 0;
     if (store->read_only)
         return GYRE_OK;
-    status = gyre_residual_allocate(store, error);
+    /* A process that was killed may have written this record and not flushed
+     * it.  The next round writes over the commit before: first this one must be
+     * on the medium, or a power failure then would take both. */
+    status = gyre_workers_flush(store, error);
+    if (status == GYRE_OK)
+        status = gyre_residual_allocate(store, error);
     if (status == GYRE_OK)
         status = gyre_residual_load(store, error);
     if (status != GYRE_OK)

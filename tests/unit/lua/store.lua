@@ -170,6 +170,37 @@ do
                  weights = "guessed" })
 end
 
+-- ---- other devices, between two rounds ----------------------------------
+
+do
+    local at = dir .. "/moving"
+    local moving <close> = assert(gyre.create(at, spec))
+    local values = gyre.array("f32", 6)
+    local function step()
+        local round = assert(moving:begin())
+        assert(round:gradient("w", gyre.array("f32", { 1, 1, 1, 1, 1, 1 })))
+        assert(round:gradient("b", gyre.array("f32", { 1, 1, 1 })))
+        return assert(round:finish())
+    end
+    assert(moving:bind("w", values))
+    step()
+    local digest = moving:digest()
+    tap.equal(moving:reshard { devices = { at, dir } }, true,
+              "reshard of an open store")
+    tap.equal(moving:info().devices, 2, "it has two devices")
+    tap.equal(moving:digest(), digest, "and the same parameters")
+    tap.equal(step().step, 2, "it goes on")
+    tap.ok(values[6] == 5, "into the bound array")
+    tap.fails("/nowhere", "NOT_FOUND", "reshard onto nothing",
+              moving:reshard { devices = { "/nowhere" } })
+    tap.equal(moving:info().step, 2, "which leaves it open")
+    tap.raises("has no field", "a field that it has not", moving.reshard, moving,
+               { device = 2 })
+    local round <close> = assert(moving:begin())
+    tap.raises("a round of store", "reshard in a round", moving.reshard,
+               moving, { devices = 2 })
+end
+
 -- ---- contexts -----------------------------------------------------------
 
 do

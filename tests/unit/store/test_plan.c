@@ -8,10 +8,12 @@
 #include "fixture.h"
 
 #include "io/io.h"
-#include "store/store.h"
+#include "store/worker.h"
 
 #include <dirent.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct world {
     fixture f;
@@ -326,17 +328,23 @@ static void test_planned_memory_is_what_is_taken(void **state)
         const char *optimizer, *compressor;
         gyre_residual residual;
         int spill;
+        gyre_state_codec codec; /* of the slots */
     } cases[] = {
-        {1, 0, 0, "adamw", NULL, GYRE_RESIDUAL_OFF, 0},
-        {1, 65536, 8, "adamw", NULL, GYRE_RESIDUAL_OFF, 0},
-        {1, 65536, 2, "adam", NULL, GYRE_RESIDUAL_OFF, 0},
-        {2, 65536, 3, "adagrad", NULL, GYRE_RESIDUAL_OFF, 0},
-        {3, 32768, 4, "sgd", NULL, GYRE_RESIDUAL_OFF, 0},
-        {1, 8192, 4, "lion", NULL, GYRE_RESIDUAL_OFF, 0},
-        {2, 32768, 2, "adamw", "topk", GYRE_RESIDUAL_COMMITTED, 0},
-        {1, 32768, 2, "adamw", "quantize", GYRE_RESIDUAL_VOLATILE, 1},
-        {2, 32768, 4, "adamw", "sign", GYRE_RESIDUAL_OFF, 0},
-        {2, 65536, 1, "adamw", NULL, GYRE_RESIDUAL_OFF, 1},
+        {1, 0, 0, "adamw", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {1, 65536, 8, "adamw", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {1, 65536, 2, "adam", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {2, 65536, 3, "adagrad", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {3, 32768, 4, "sgd", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {1, 8192, 4, "lion", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {2, 32768, 2, "adamw", "topk", GYRE_RESIDUAL_COMMITTED, 0,
+         GYRE_STATE_F32},
+        {1, 32768, 2, "adamw", "quantize", GYRE_RESIDUAL_VOLATILE, 1,
+         GYRE_STATE_F32},
+        {2, 32768, 4, "adamw", "sign", GYRE_RESIDUAL_OFF, 0, GYRE_STATE_F32},
+        {2, 65536, 1, "adamw", NULL, GYRE_RESIDUAL_OFF, 1, GYRE_STATE_F32},
+        {2, 32768, 3, "adamw", NULL, GYRE_RESIDUAL_OFF, 0, GYRE_STATE_Q8},
+        {1, 32768, 2, "adamw", "topk", GYRE_RESIDUAL_COMMITTED, 1,
+         GYRE_STATE_Q8},
     };
     world *w = *state;
 
@@ -349,6 +357,10 @@ static void test_planned_memory_is_what_is_taken(void **state)
         gyre_store_plan plan;
         uint64_t planned, peak;
 
+        gyre_slot_codec codec = {"*", cases[i].codec};
+
+        spec.codecs = &codec;
+        spec.codec_count = 1;
         spec.compressor = cases[i].compressor;
         spec.residual = cases[i].residual;
         spec.spill = cases[i].spill;
@@ -397,6 +409,129 @@ static void test_memory_per_chunk_is_bounded(void **state)
         assert_true(many > few);
         assert_true(many - few <= 153 * (plan.chunks - few_chunks) + 4096);
     }
+}
+
+/* Ten chunks or ten thousand of them: the same buffers, in the plan and in the
+ * worker. */
+static void test_buffers_are_the_same_for_10_and_10000_chunks(void **state)
+{
+    static const gyre_slot_codec codecs[] = {{"*", GYRE_STATE_Q8},
+                                             {"parameter", GYRE_STATE_BF16}};
+    static const struct {
+        const char *optimizer, *compressor;
+        int spill;
+        size_t codecs;
+        bool made;
+    } cases[] = {
+        {"adamw", NULL, 0, 0, false},   {"adamw", NULL, 1, 0, false},
+        {"adamw", "topk", 1, 0, false}, {"adam", "sign", 0, 0, false},
+        {"adamw", NULL, 0, 1, false},   {"sgd", "topk", 1, 2, true},
+    };
+    world *w = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        uint64_t buffers[2], of_one[2] = {0, 0}, payload[2];
+
+        for (int k = 0; k < 2; k++) {
+            gyre_store_options options = plain_options();
+            gyre_store_spec spec;
+            gyre_store_plan plan;
+
+            model_free(&w->m);
+            memset(&w->m, 0, sizeof(w->m));
+            model_add(&w->m, "a", (k ? 10000 : 10) * GYRE_GRAIN, 0, 0);
+            spec = spec_of(&w->m);
+            spec.optimizer = cases[i].optimizer;
+            spec.compressor = cases[i].compressor;
+            spec.residual = GYRE_RESIDUAL_OFF;
+            spec.spill = cases[i].spill;
+            spec.codecs = codecs;
+            spec.codec_count = cases[i].codecs;
+            spec.chunk_elements = GYRE_GRAIN;
+            snprintf(w->f.path, sizeof(w->f.path), "%s/t%zu.%d", w->f.root, i,
+                     k);
+            plan = plan_of(w, &spec, &options);
+            assert_int_equal(plan.chunks, k ? 10000 : 10);
+            buffers[k] = plan.buffer_bytes;
+            payload[k] = cases[i].spill ? plan.payload_bytes : 0;
+            if (!cases[i].made)
+                continue;
+            fixture_create(&w->f, &w->m, &spec, &options);
+            of_one[k] = w->f.store->places[0].worker->buffer_bytes;
+            fixture_round(&w->f, &w->m, 0, NULL, NULL);
+            fixture_close(&w->f);
+        }
+        assert_int_equal(buffers[0], buffers[1]);
+        assert_int_equal(of_one[0], of_one[1]);
+        assert_int_equal(payload[0], payload[1]);
+        assert_int_equal(of_one[0] > 0, cases[i].made);
+    }
+}
+
+static uint64_t resident_gradients(const gyre_store *store)
+{
+    size_t bytes = store->gradient_count * sizeof(float);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (bytes + page - 1) / page;
+    unsigned char *there = malloc(n);
+    uint64_t resident = 0;
+
+    assert_true(store->gradients_mapped);
+    assert_int_equal(mincore(store->gradients, bytes, there), 0);
+    for (size_t i = 0; i < n; i++)
+        resident += (there[i] & 1) * page;
+    free(there);
+    return resident;
+}
+
+/* Gradients of a spilled store wait in pages that are given back: never more of
+ * them than the plan says, however slow the device is. */
+static void test_spilled_gradients_wait_in_planned_pages(void **state)
+{
+    enum { CHUNKS = 64, CHUNK = 4096 };
+    static float g[CHUNK];
+    static const char *const slow[] = {"emulated:read=16M,write=16M"};
+    world *w = *state;
+    gyre_store_options options = plain_options();
+    gyre_round_options how = {.size = sizeof(how), .micro_batches = 2};
+    gyre_gradient piece = {.dtype = GYRE_F32, .data = g};
+    gyre_store_spec spec;
+    gyre_store_plan plan;
+    gyre_round *round;
+    uint64_t most = 0;
+
+    model_add(&w->m, "a", CHUNKS * CHUNK, 0, 0);
+    spec = spec_of(&w->m);
+    spec.optimizer = "sgd";
+    spec.spill = 1;
+    spec.chunk_elements = CHUNK;
+    options.buffers = 2;
+    options.compute = slow;
+    options.compute_count = 1;
+    plan = plan_of(w, &spec, &options);
+    assert_true(plan.gradient_bytes < CHUNKS * CHUNK * sizeof(float) / 4);
+    fixture_create(&w->f, &w->m, &spec, &options);
+    for (size_t i = 0; i < CHUNK; i++)
+        g[i] = 1;
+    good(&w->f, gyre_round_begin(w->f.store, &how, &round, &w->f.error));
+    for (int micro = 0; micro < 2; micro++) {
+        for (uint64_t c = 0; c < CHUNKS; c++) {
+            uint64_t now;
+
+            good(&w->f, gyre_round_gradient(round, 0, c * CHUNK, CHUNK, &piece,
+                                            &w->f.error));
+            now = resident_gradients(w->f.store);
+            most = now > most ? now : most;
+        }
+        if (micro > 0)
+            continue;
+        good(&w->f, gyre_round_next(round, &w->f.error));
+        assert_int_equal(resident_gradients(w->f.store), 0);
+    }
+    good(&w->f, gyre_round_finish(round, NULL, 0, NULL, &w->f.error));
+    assert_int_equal(resident_gradients(w->f.store), 0);
+    if (most > plan.gradient_bytes || most < 2 * CHUNK * sizeof(float))
+        fail_msg("%d bytes of gradients planned, %d resident",
+                 (int)plan.gradient_bytes, (int)most);
 }
 
 static size_t entries(const char *path)
@@ -481,6 +616,8 @@ int main(void)
         IN_A_WORLD(test_disk_is_reserved_as_planned),
         IN_A_WORLD(test_planned_memory_is_what_is_taken),
         IN_A_WORLD(test_memory_per_chunk_is_bounded),
+        IN_A_WORLD(test_buffers_are_the_same_for_10_and_10000_chunks),
+        IN_A_WORLD(test_spilled_gradients_wait_in_planned_pages),
         IN_A_WORLD(test_memory_limit_refuses_before_anything_is_made),
         IN_A_WORLD(test_plan_is_checked),
     };

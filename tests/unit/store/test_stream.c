@@ -573,8 +573,8 @@ static void test_io_fails(void **state)
             gyre_status status;
             probe p;
 
-            /* The first operations read the areas at open. */
-            snprintf(io, sizeof(io), "%s,fail=%u", engines[k % 2], n + 2);
+            /* The first operations, at open, read the areas and flush. */
+            snprintf(io, sizeof(io), "%s,fail=%u", engines[k % 2], n + 3);
             begin(&p, &s);
             p.pending = n % 2;
             p.swap = true;
