@@ -5,6 +5,7 @@ plugin_LTLIBRARIES += plugins/devices/opencl.la
 plugins_devices_opencl_la_SOURCES = \
 	plugins/devices/opencl/cl.h \
 	plugins/devices/opencl/cl_build.c \
+	plugins/devices/opencl/cl_fetch.c \
 	plugins/devices/opencl/cl_lane.c \
 	plugins/devices/opencl/cl_load.c \
 	plugins/devices/opencl/opencl.c
@@ -16,6 +17,7 @@ plugin_LTLIBRARIES += plugins/devices/cuda.la
 plugins_devices_cuda_la_SOURCES = \
 	plugins/devices/cuda/cu.h \
 	plugins/devices/cuda/cu_build.c \
+	plugins/devices/cuda/cu_fetch.c \
 	plugins/devices/cuda/cu_lane.c \
 	plugins/devices/cuda/cu_load.c \
 	plugins/devices/cuda/cuda.c

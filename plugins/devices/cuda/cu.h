@@ -6,6 +6,7 @@
  *     cu_load.c   libcuda.so.1, libnvrtc; messages when they are missing
  *     cu_build.c  program text -> machine code of one architecture
  *     cu_lane.c   streams, buffers, launches
+ *     cu_fetch.c  gradients from somebody's memory
  *     cuda.c      the driver table
  *
  * The device's primary context is used, as by everybody who shares a GPU with
@@ -45,6 +46,7 @@
     X(cuMemHostRegister)         \
     X(cuMemHostUnregister)       \
     X(cuMemcpyHtoDAsync)         \
+    X(cuMemcpyDtoH)              \
     X(cuMemcpyDtoHAsync)         \
     X(cuStreamCreate)            \
     X(cuStreamDestroy)           \
@@ -125,5 +127,8 @@ gyre_status cu_submit(void *device, uint32_t lane, const gyre_launch *launch,
                       gyre_error *error);
 int cu_ready(void *device, uint32_t lane);
 gyre_status cu_finish(void *device, uint32_t lane, gyre_error *error);
+gyre_status cu_fetch(const gyre_services *services, int32_t device,
+                     const void *data, uint64_t offset, size_t bytes,
+                     void *host, gyre_error *error);
 
 #endif

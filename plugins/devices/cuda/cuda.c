@@ -252,6 +252,7 @@ static const gyre_driver driver = {
     .ready = cu_ready,
     .finish = cu_finish,
     .memory = cuda_memory,
+    .fetch = cu_fetch,
 };
 
 static const gyre_build build = GY_BUILD_(0, NULL);

@@ -5,6 +5,7 @@
  *     cl_load.c   libOpenCL.so.1 opened at run time, devices counted
  *     cl_build.c  is the device exact enough; the program and its log
  *     cl_lane.c   queues, buffers, launches
+ *     cl_fetch.c  gradients from somebody's buffers
  *     opencl.c    the driver table
  */
 #ifndef GYRE_PLUGINS_OPENCL_CL_H
@@ -32,6 +33,8 @@
     X(clSetKernelArg)            \
     X(clCreateBuffer)            \
     X(clReleaseMemObject)        \
+    X(clGetMemObjectInfo)        \
+    X(clGetContextInfo)          \
     X(clEnqueueMapBuffer)        \
     X(clEnqueueUnmapMemObject)   \
     X(clEnqueueWriteBuffer)      \
@@ -98,5 +101,8 @@ gyre_status cl_submit(void *device, uint32_t lane, const gyre_launch *launch,
                       gyre_error *error);
 int cl_ready(void *device, uint32_t lane);
 gyre_status cl_finish(void *device, uint32_t lane, gyre_error *error);
+gyre_status cl_fetch(const gyre_services *services, int32_t device,
+                     const void *data, uint64_t offset, size_t bytes,
+                     void *host, gyre_error *error);
 
 #endif

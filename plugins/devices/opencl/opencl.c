@@ -193,6 +193,7 @@ static const gyre_driver driver = {
     .ready = cl_ready,
     .finish = cl_finish,
     .memory = opencl_memory,
+    .fetch = cl_fetch,
 };
 
 static const gyre_build build = GY_BUILD_(0, NULL);

@@ -326,11 +326,23 @@ typedef struct gyre_round_options {
 } gyre_round_options;
 
 /*
- * A gradient piece.  `kind` and `device` are there so that gradients born on
- * an accelerator need no other interface; now kind must be GYRE_HOST_MEMORY.
- * `stride` in elements, 0 means 1.
+ * A gradient piece, where it was born.
+ *
+ *     GYRE_HOST_MEMORY    data: host memory
+ *     GYRE_OPENCL_MEMORY  data: a cl_mem; device: place in its context's list
+ *     GYRE_CUDA_MEMORY    data: a CUdeviceptr; device: ordinal of the GPU, whose
+ *                         primary context (that of the runtime API) it is of
+ *
+ * What lies on a device must be complete: the caller has waited for the stream
+ * or queue that wrote it.  It is copied through host memory of its size, before
+ * anything is claimed.  `stride` in elements, 0 means 1; `offset` in bytes from
+ * data, for a cl_mem cannot be moved.
  */
-typedef enum gyre_memory_kind { GYRE_HOST_MEMORY = 0 } gyre_memory_kind;
+typedef enum gyre_memory_kind {
+    GYRE_HOST_MEMORY = 0,
+    GYRE_OPENCL_MEMORY = 1,
+    GYRE_CUDA_MEMORY = 2
+} gyre_memory_kind;
 
 typedef struct gyre_gradient {
     gyre_memory_kind kind;
@@ -338,6 +350,7 @@ typedef struct gyre_gradient {
     gyre_dtype dtype; /* F32, F64, BF16 or F16 */
     int64_t stride;
     const void *data;
+    uint64_t offset;
 } gyre_gradient;
 
 /* Open a round.  Errors: STATE (one is open, read-only), PARAMETER (names
@@ -368,7 +381,9 @@ GYRE_API gyre_status gyre_round_release(gyre_round *round, size_t tensor,
                                         gyre_error *error);
 
 /* End a micro-batch and begin the next.  MISSING lists what has not come (the
- * micro-batch stays open).  After the last it is optional. */
+ * micro-batch stays open).  After the last it is optional.  With gradients on
+ * storage it waits until they lie there; an IO or CORRUPT error then stays with
+ * the round, which can only be given up: nothing but it is lost. */
 GYRE_API gyre_status gyre_round_next(gyre_round *round, gyre_error *error);
 
 /*
@@ -428,7 +443,9 @@ typedef struct gyre_round_report {
     uint64_t exposed_ns;      /* of it, the caller waited inside Gyre */
     double norm_compressed;   /* of what the optimizer saw: after clip and
                                  compression; without a compressor that is
-                                 norm_clipped */
+                                 norm_clipped.  NaN after gyre_round_update
+                                 when the update is what compresses: with an
+                                 exact clip, early, or a barrier */
     gyre_ledger ledger;       /* of this round */
 } gyre_round_report;
 

@@ -130,4 +130,13 @@ bool gyre_device_ready(gyre_device *device, uint32_t lane);
 gyre_status gyre_device_finish(gyre_device *device, uint32_t lane,
                                gyre_update_job *job, gyre_error *error);
 
+/* ---- memory of devices ----------------------------------------------- */
+
+/* Copy `bytes` from `offset` of device memory to the host, as gyre_gradient
+ * names it; waits.  Errors: UNSUPPORTED (no module, no driver), IO (the driver
+ * refuses).  Any thread. */
+gyre_status gyre_device_fetch(gyre_context *context, gyre_memory_kind kind,
+                              int32_t device, const void *data, uint64_t offset,
+                              size_t bytes, void *host, gyre_error *error);
+
 #endif

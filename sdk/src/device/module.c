@@ -209,3 +209,27 @@ gyre_status gyre_device_open_module(gyre_context *context,
     *out = &m->device;
     return GYRE_OK;
 }
+
+/* ---- memory of others ------------------------------------------------ */
+
+gyre_status gyre_device_fetch(gyre_context *context, gyre_memory_kind kind,
+                              int32_t device, const void *data, uint64_t offset,
+                              size_t bytes, void *host, gyre_error *error)
+{
+    const char *name = kind == GYRE_CUDA_MEMORY ? "cuda" : "opencl";
+    const gyre_plugin *plugin = NULL;
+    const gyre_driver *driver;
+    gyre_services services;
+    gyre_status status =
+        gyre_plugin_find(context, GYRE_KIND_DEVICE, name, &plugin, error);
+
+    if (status == GYRE_NOT_FOUND)
+        return gyre_fail_prefix(error, GYRE_UNSUPPORTED,
+                                "memory of kind %d needs the module %s",
+                                (int)kind, name);
+    if (status != GYRE_OK)
+        return status;
+    driver = plugin->descriptor;
+    gyre_device_services(context, &services);
+    return driver->fetch(&services, device, data, offset, bytes, host, error);
+}

@@ -18,8 +18,8 @@
  * on a lane at a time; launches of different lanes overlap, so that one's
  * transfers hide behind another's kernel.
  *
- * All functions but open, describe and compile are called by one thread at a
- * time per device.  Errors are written into gyre_error with the driver's own
+ * Functions that take a device are called by one thread at a time per device,
+ * the others by any.  Errors are written into gyre_error with the driver's own
  * number and name.
  */
 #ifndef GYRE_SRC_DEVICE_MODULE_H
@@ -93,6 +93,10 @@ typedef struct gyre_driver {
     gyre_status (*finish)(void *device, uint32_t lane, gyre_error *error);
     /* Device memory held, bytes. */
     uint64_t (*memory)(void *device);
+    /* Copy from somebody's device memory (gyre_gradient) to the host; waits. */
+    gyre_status (*fetch)(const gyre_services *services, int32_t device,
+                         const void *data, uint64_t offset, size_t bytes,
+                         void *host, gyre_error *error);
 } gyre_driver;
 
 #endif

@@ -139,7 +139,7 @@ static void take_piece(gyre_round *round, const gyre_tensor_state *t,
 {
     size_t stride = gradient->stride != 0 ? (size_t)gradient->stride : 1;
     size_t size = gyre_dtype_bytes(gradient->dtype) * stride;
-    const char *src = gradient->data;
+    const char *src = (const char *)gradient->data + gradient->offset;
     float *base = round->store->gradients + t->first_grain * GYRE_GRAIN;
     float temp[GYRE_GRAIN];
 
@@ -194,7 +194,8 @@ static gyre_status check_piece(const gyre_tensor_state *t, uint64_t first,
     if (g == NULL || (g->data == NULL && count > 0))
         return gyre_fail(error, GYRE_INVALID, "tensor %s: no gradient data",
                          t->name);
-    if (g->kind != GYRE_HOST_MEMORY)
+    if (g->kind != GYRE_HOST_MEMORY && g->kind != GYRE_OPENCL_MEMORY &&
+        g->kind != GYRE_CUDA_MEMORY)
         return gyre_fail(error, GYRE_UNSUPPORTED,
                          "tensor %s: gradients in memory of kind %d are not "
                          "supported; copy them to the host first",
@@ -215,22 +216,16 @@ static gyre_status check_piece(const gyre_tensor_state *t, uint64_t first,
     return GYRE_OK;
 }
 
-gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
-                                uint64_t first, uint64_t count,
-                                const gyre_gradient *gradient,
-                                gyre_error *error)
+/* A piece in host memory, checked. */
+static gyre_status take_host_piece(gyre_round *round, size_t tensor,
+                                   uint64_t first, uint64_t count,
+                                   const gyre_gradient *gradient,
+                                   gyre_error *error)
 {
-    gyre_status status = gyre_round_check_tensor(round, tensor, error);
-    const gyre_tensor_state *t;
     gyre_fp saved;
+    gyre_status status;
     bool add = false;
 
-    if (status != GYRE_OK)
-        return status;
-    t = &round->store->layout.tensors[tensor];
-    status = check_piece(t, first, count, gradient, error);
-    if (status != GYRE_OK || count == 0)
-        return status;
     gyre_intake_wait(round);
     pthread_mutex_lock(&round->lock);
     status = claim_range(round, tensor, first, first + count, &add, error);
@@ -238,7 +233,69 @@ gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
     if (status != GYRE_OK)
         return status;
     saved = gyre_fp_pin();
-    take_piece(round, t, first, count, gradient, add);
+    take_piece(round, &round->store->layout.tensors[tensor], first, count,
+               gradient, add);
     gyre_fp_restore(saved);
     return GYRE_OK;
+}
+
+/* One that was born on a device: copied whole before its range is claimed, so
+ * that a copy that fails changes nothing. */
+static gyre_status take_device_piece(gyre_round *round, size_t tensor,
+                                     uint64_t first, uint64_t count,
+                                     const gyre_gradient *gradient,
+                                     gyre_error *error)
+{
+    gyre_context *context = round->store->context;
+    const char *name = round->store->layout.tensors[tensor].name;
+    uint64_t stride = gradient->stride != 0 ? (uint64_t)gradient->stride : 1;
+    uint64_t size = gyre_dtype_bytes(gradient->dtype), bytes;
+    gyre_gradient copy = *gradient;
+    gyre_status status;
+    void *host;
+
+    if (!gyre_mul(count - 1, stride, &bytes) || !gyre_add(bytes, 1, &bytes) ||
+        !gyre_mul(bytes, size, &bytes) || bytes > SIZE_MAX)
+        return gyre_fail(error, GYRE_RANGE,
+                         "tensor %s: %llu elements with stride %llu are more "
+                         "than memory has",
+                         name, (unsigned long long)count,
+                         (unsigned long long)stride);
+    host = gyre_alloc(context, (size_t)bytes, 1);
+    if (host == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY,
+                         "tensor %s: no memory to copy %llu bytes from its "
+                         "device; give smaller pieces",
+                         name, (unsigned long long)bytes);
+    status = gyre_device_fetch(context, gradient->kind, gradient->device,
+                               gradient->data, gradient->offset, (size_t)bytes,
+                               host, error);
+    if (status == GYRE_OK) {
+        copy.kind = GYRE_HOST_MEMORY;
+        copy.data = host;
+        copy.offset = 0;
+        status = take_host_piece(round, tensor, first, count, &copy, error);
+    } else {
+        status = gyre_fail_prefix(error, status, "tensor %s", name);
+    }
+    gyre_free(context, host, (size_t)bytes, 1);
+    return status;
+}
+
+gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
+                                uint64_t first, uint64_t count,
+                                const gyre_gradient *gradient,
+                                gyre_error *error)
+{
+    gyre_status status = gyre_round_check_tensor(round, tensor, error);
+
+    if (status != GYRE_OK)
+        return status;
+    status = check_piece(&round->store->layout.tensors[tensor], first, count,
+                         gradient, error);
+    if (status != GYRE_OK || count == 0)
+        return status;
+    if (gradient->kind == GYRE_HOST_MEMORY)
+        return take_host_piece(round, tensor, first, count, gradient, error);
+    return take_device_piece(round, tensor, first, count, gradient, error);
 }

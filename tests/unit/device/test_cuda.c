@@ -229,6 +229,32 @@ static void test_memory_runs_out(void **state)
     }
 }
 
+/* Host memory stands for the GPU's; each call fails once. */
+static void test_gradients_come_from_a_gpu(void **state)
+{
+    bench *b = *state;
+    const char text[] = "gradients";
+    gyre_status status = GYRE_IO;
+    gyre_error error;
+    char host[6];
+
+    for (unsigned n = 1; status != GYRE_OK; n++) {
+        assert_true(n < 20);
+        cuda->fail_at = cuda->calls + n;
+        memset(host, 0, sizeof(host));
+        status = gyre_device_fetch(b->context, GYRE_CUDA_MEMORY, 0, text, 4, 5,
+                                   host, &error);
+        if (status != GYRE_OK)
+            unit_assert_text(&error, "CUDA_ERROR_LAUNCH_FAILED");
+        assert_int_equal(cuda->retained, 0);
+    }
+    assert_string_equal(host, "ients");
+    assert_int_equal(gyre_device_fetch(b->context, GYRE_CUDA_MEMORY, 3, text, 0,
+                                       1, host, &error),
+                     GYRE_NOT_FOUND);
+    unit_assert_text(&error, "no CUDA device 3");
+}
+
 static void test_what_is_missing_is_named(void **state)
 {
     bench *b = *state;
@@ -304,6 +330,7 @@ int main(void)
         WITH_BENCH(test_every_call_fails_once),
         WITH_BENCH(test_every_call_of_the_compiler_fails_once),
         WITH_BENCH(test_memory_runs_out),
+        WITH_BENCH(test_gradients_come_from_a_gpu),
         WITH_BENCH(test_what_is_missing_is_named),
     };
 

@@ -293,7 +293,7 @@ static void test_wrong_pieces_are_refused_and_change_nothing(void **state)
     expect(f, gyre_round_gradient(round, 0, 0, 1, &bad, &f->error),
            GYRE_INVALID);
     bad = g;
-    bad.kind = (gyre_memory_kind)1;
+    bad.kind = (gyre_memory_kind)77;
     expect(f, gyre_round_gradient(round, 0, 0, 1, &bad, &f->error),
            GYRE_UNSUPPORTED);
     bad = g;

@@ -270,6 +270,14 @@ CUresult cuMemHostUnregister(void *at)
     GIVEN_BACK;
 }
 
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
+{
+    IN_CONTEXT;
+    TRY;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes,
                            CUstream stream)
 {

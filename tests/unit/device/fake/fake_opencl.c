@@ -225,6 +225,28 @@ cl_int clReleaseMemObject(cl_mem memory)
     return drop(memory);
 }
 
+cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
+                          void *value, size_t *used)
+{
+    (void)memory;
+    (void)what;
+    (void)size;
+    (void)value;
+    (void)used;
+    return CL_INVALID_MEM_OBJECT;
+}
+
+cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t size,
+                        void *value, size_t *used)
+{
+    (void)context;
+    (void)what;
+    (void)size;
+    (void)value;
+    (void)used;
+    return CL_INVALID_VALUE;
+}
+
 void *clEnqueueMapBuffer(cl_command_queue queue, cl_mem memory, cl_bool wait,
                          cl_map_flags flags, size_t at, size_t bytes,
                          cl_uint count, const cl_event *list, cl_event *event,

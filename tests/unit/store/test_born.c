@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients born in OpenCL buffers: the store that is given these ends where
+ * the one does that is given host memory, and what the driver refuses changes
+ * nothing.  Skips without an OpenCL device.
+ */
+#include "config.h"
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include "fixture.h"
+
+#include <dlfcn.h>
+
+enum { BEFORE = 16, STRIDE = 3 };
+
+static struct {
+    __typeof__(&clGetPlatformIDs) platforms;
+    __typeof__(&clGetDeviceIDs) devices;
+    __typeof__(&clCreateContext) create_context;
+    __typeof__(&clReleaseContext) release_context;
+    __typeof__(&clCreateBuffer) create_buffer;
+    __typeof__(&clReleaseMemObject) release_buffer;
+} cl;
+
+static cl_context context;
+
+static void find(void *library, const char *name, void *out)
+{
+    void *at = dlsym(library, name);
+
+    memcpy(out, &at, sizeof(at));
+}
+
+/* NULL, or what is missing. */
+static const char *open_context(void)
+{
+    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    cl_platform_id platform;
+    cl_device_id id;
+    cl_int code;
+
+    if (library == NULL)
+        return "no libOpenCL.so.1";
+    find(library, "clGetPlatformIDs", &cl.platforms);
+    find(library, "clGetDeviceIDs", &cl.devices);
+    find(library, "clCreateContext", &cl.create_context);
+    find(library, "clReleaseContext", &cl.release_context);
+    find(library, "clCreateBuffer", &cl.create_buffer);
+    find(library, "clReleaseMemObject", &cl.release_buffer);
+    if (cl.platforms(1, &platform, NULL) != CL_SUCCESS ||
+        cl.devices(platform, CL_DEVICE_TYPE_ALL, 1, &id, NULL) != CL_SUCCESS)
+        return "no OpenCL device";
+    context = cl.create_context(NULL, 1, &id, NULL, NULL, &code);
+    return code == CL_SUCCESS ? NULL : "no OpenCL context";
+}
+
+/* A tensor's gradient as f32, every third element, from byte 16 on. */
+static gyre_status give_born(fixture *f, gyre_round *round, const model *m,
+                             size_t tensor, uint64_t seed, size_t short_by)
+{
+    size_t n = (size_t)m->elements[tensor];
+    size_t bytes = BEFORE + ((n - 1) * STRIDE + 1) * sizeof(float) - short_by;
+    float *plain = calloc(n, sizeof(float));
+    float *spread = calloc(1, bytes + short_by);
+    gyre_gradient g = {.kind = GYRE_OPENCL_MEMORY,
+                       .dtype = GYRE_F32,
+                       .stride = STRIDE,
+                       .offset = BEFORE};
+    cl_int code;
+    cl_mem buffer;
+    gyre_status status;
+
+    gradient_fill(seed, tensor, 0, n, plain);
+    for (size_t i = 0; i < n; i++)
+        spread[BEFORE / sizeof(float) + i * STRIDE] = plain[i];
+    buffer = cl.create_buffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                              bytes, spread, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    g.data = buffer;
+    status = gyre_round_gradient(round, tensor, 0, n, &g, &f->error);
+    cl.release_buffer(buffer);
+    free(spread);
+    free(plain);
+    return status;
+}
+
+static void one_round(fixture *f, const model *m, uint64_t seed, bool born)
+{
+    gyre_round_report report = {.size = sizeof(report)};
+    gyre_round *round = fixture_open_round(f, NULL);
+
+    for (size_t i = 0; i < m->count; i++) {
+        if ((m->tensors[i].flags & GYRE_TENSOR_FROZEN) || m->elements[i] == 0)
+            continue;
+        if (!born) {
+            give_tensor(f, round, m, i, seed);
+            continue;
+        }
+        /* a buffer that ends too soon, then the whole one, then once more */
+        assert_int_equal(give_born(f, round, m, i, seed, 4), GYRE_IO);
+        unit_assert_text(&f->error, m->names[i]);
+        unit_assert_text(&f->error, "reading the gradient");
+        good(f, give_born(f, round, m, i, seed, 0));
+        assert_int_equal(give_born(f, round, m, i, seed, 0), GYRE_DUPLICATE);
+    }
+    good(f, gyre_round_finish(round, NULL, 0, &report, &f->error));
+    assert_int_equal(report.skipped, 0);
+}
+
+static snapshot run(const model *m, bool born)
+{
+    snapshot end;
+    fixture f;
+
+    fixture_begin(&f);
+    fixture_create(&f, m, NULL, NULL);
+    for (uint64_t r = 1; r <= 2; r++)
+        one_round(&f, m, r, born);
+    end = snapshot_of(&f, m);
+    fixture_end(&f);
+    return end;
+}
+
+static void test_same_end(void **state)
+{
+    snapshot want, have;
+    model m = {0};
+
+    (void)state;
+    model_mixed(&m);
+    want = run(&m, false);
+    have = run(&m, true);
+    expect_same_contents(&want, &have);
+    model_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_end),
+    };
+    const char *missing = open_context();
+    int failed;
+
+    if (missing != NULL) {
+        printf("1..0 # SKIP %s\n", missing);
+        return 0;
+    }
+    failed = cmocka_run_group_tests_name("store: born on a device", tests, NULL,
+                                         NULL);
+    cl.release_context(context);
+    return failed;
+}
