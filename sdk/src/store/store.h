@@ -583,6 +583,8 @@ gyre_status gyre_workers_write_one(gyre_store *store, uint32_t device,
 gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
                               uint64_t bytes, uint64_t offset,
                               gyre_error *error);
+/* Do all devices that compute round as IEEE 754 says? */
+bool gyre_workers_exact(const gyre_store *store);
 const char *gyre_workers_engine(const gyre_store *store);
 
 /* ---- the residual (residual.c, keep.c) -------------------------------- */

@@ -422,6 +422,17 @@ static gyre_status make_device(gyre_worker *w, gyre_error *error)
     return GYRE_OK;
 }
 
+bool gyre_workers_exact(const gyre_store *store)
+{
+    for (uint32_t d = 0; d < store->layout.devices; d++) {
+        const gyre_worker *w = store->places[d].worker;
+
+        if (w->device != NULL && !gyre_device_is_exact(w->device))
+            return false;
+    }
+    return true;
+}
+
 static void name_spans(gyre_worker *w)
 {
     gyre_context *c = w->store->context;
