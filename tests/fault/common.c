@@ -112,11 +112,19 @@ gyre_status fault_create(gyre_context *context, const fault_model *model,
         {"parameter", GYRE_STATE_BF16_STOCHASTIC},
         {"exp_avg", GYRE_STATE_BF16},
     };
+    static const gyre_setting ratio = {"ratio", 0.05};
     gyre_store_spec spec = {.size = sizeof(spec)};
 
     spec.codecs = codecs;
     spec.codec_count = model->coded ? 3 : 0;
     spec.seed = 9;
+    spec.spill = model->spilled;
+    if (model->compressed) {
+        spec.compressor = "topk";
+        spec.compressor_settings = &ratio;
+        spec.compressor_setting_count = 1;
+        spec.residual = GYRE_RESIDUAL_COMMITTED;
+    }
     spec.tensors = model->tensor;
     spec.tensor_count = FAULT_TENSORS;
     spec.devices = place->devices;
@@ -219,6 +227,7 @@ gyre_status fault_round(const fault_model *model, gyre_store *store, bool early,
     options.micro_batches = micros;
     options.denominator = micros;
     options.clip = early ? 0 : 0.5;
+    options.late_clip = model->late;
     options.early = early;
     options.dynamic_scale = 1;
     status = gyre_round_begin(store, &options, &round, error);

@@ -36,7 +36,10 @@ typedef struct fault_model {
     void *bound[FAULT_TENSORS];  /* what rounds return: f32, but bf16 for 2 */
     void *before[FAULT_TENSORS]; /* a copy, to see whether it was restored */
     bool in_place;
-    bool coded; /* variables in bf16 and 8 bits */
+    bool coded;      /* variables in bf16 and 8 bits */
+    bool spilled;    /* gradients go to storage */
+    bool compressed; /* and through topk, its residual committed */
+    bool late;       /* with a late clip */
 } fault_model;
 
 void fault_model_make(fault_model *model, uint64_t scale);

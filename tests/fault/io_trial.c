@@ -18,6 +18,9 @@ io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
 
     fault_model_make(&t->model, 1);
     t->model.in_place = (how & IO_TRIAL_IN_PLACE) != 0;
+    t->model.spilled = (how & IO_TRIAL_SPILLED) != 0;
+    t->model.compressed = (how & IO_TRIAL_RESIDUAL) != 0;
+    t->model.late = (how & IO_TRIAL_LATE) != 0;
     fault_place_make(&t->place, devices, disk);
     fault_ok(
         fault_create(context, &t->model, &t->place, &options, &store, &error),

@@ -20,7 +20,13 @@ typedef struct io_trial {
 } io_trial;
 
 /* Make a store, keep its files, and record an undisturbed run. */
-enum { IO_TRIAL_EARLY = 1, IO_TRIAL_IN_PLACE = 2 };
+enum {
+    IO_TRIAL_EARLY = 1,
+    IO_TRIAL_IN_PLACE = 2,
+    IO_TRIAL_SPILLED = 4,
+    IO_TRIAL_RESIDUAL = 8, /* committed */
+    IO_TRIAL_LATE = 16
+};
 io_trial *io_trial_begin(size_t devices, bool disk, uint32_t commit_every,
                          unsigned how);
 void io_trial_end(io_trial *t);

@@ -122,7 +122,7 @@ static bool record_again(trial *t, const char *io)
     return failures > 0;
 }
 
-typedef enum kind { PLAIN, EARLY, IN_PLACE, CODED } kind;
+typedef enum kind { PLAIN, EARLY, IN_PLACE, CODED, SPILLED, EXACT, LATE } kind;
 
 static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
                     const char *io, kind how)
@@ -132,6 +132,9 @@ static trial *begin(size_t devices, uint64_t scale, uint32_t commit_every,
     fault_model_make(&t->model, scale);
     t->model.in_place = how == IN_PLACE;
     t->model.coded = how == CODED;
+    t->model.spilled = how >= SPILLED;
+    t->model.compressed = how >= EXACT;
+    t->model.late = how == LATE;
     fault_place_make(&t->place, devices, false);
     t->context = unit_context(&t->memory);
     t->commit_every = commit_every;
@@ -347,6 +350,16 @@ static void test_coded(void **state)
     small("coded", 2, "auto", CODED);
 }
 
+/* A gradient region is written in mid-round and never flushed: it may hold
+ * anything.  A residual belongs to the step that it is committed with. */
+static void test_residual(void **state)
+{
+    (void)state;
+    small("spilled", 1, "auto", SPILLED);
+    small("residual, exact clip", 1, "auto", EXACT);
+    small("residual, late clip", 2, "auto", LATE);
+}
+
 /* ---- a larger store: samples ------------------------------------------ */
 
 static void test_samples(void **state)
@@ -482,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_early_every_3),
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_coded),
+        cmocka_unit_test(test_residual),
         cmocka_unit_test(test_samples),
         cmocka_unit_test(test_after_errors),
         cmocka_unit_test(test_after_errors_reopened),

@@ -45,6 +45,13 @@ static void after_failure(io_trial *t, gyre_store *store, uint64_t before,
 {
     uint64_t commit = commit_of(t, before);
 
+    /* While gradients came nothing was overwritten: giving the round up takes
+     * back that round alone. */
+    if (t->model.spilled && error->status != GYRE_ROLLED_BACK &&
+        io_trial_round(store) == before && before != commit) {
+        io_trial_expect(t, store, before, error->text);
+        return;
+    }
     if (before != commit && error->status != GYRE_ROLLED_BACK)
         fail_msg("rolled back from %llu to %llu and said %s: %s",
                  (unsigned long long)before, (unsigned long long)commit,
@@ -156,7 +163,7 @@ static uint64_t run_once(io_trial *t, const char *io)
 
 /* ---- every operation, every fault ------------------------------------- */
 
-typedef enum kind { PLAIN, ASKED, EARLY } kind;
+typedef enum kind { PLAIN, ASKED, EARLY, SPILLED, EXACT, LATE } kind;
 
 static void every_fault(size_t devices, const char *engine, bool disk,
                         uint32_t commit_every, kind how, unsigned stride)
@@ -169,8 +176,15 @@ static void every_fault(size_t devices, const char *engine, bool disk,
                   {"zero", "", false},
                   {"short", "", true},
                   {"eintr", "", true}};
-    io_trial *t = io_trial_begin(devices, disk, commit_every,
-                                 how == EARLY ? IO_TRIAL_EARLY : 0);
+    static const unsigned trials[] = {
+        [EARLY] = IO_TRIAL_EARLY,
+        [SPILLED] = IO_TRIAL_SPILLED,
+        [EXACT] = IO_TRIAL_SPILLED | IO_TRIAL_RESIDUAL,
+        [LATE] = IO_TRIAL_SPILLED | IO_TRIAL_RESIDUAL | IO_TRIAL_LATE};
+    static const char *const names[] = {"",           " when asked",
+                                        ", early",    ", spilled",
+                                        ", residual", ", residual, late"};
+    io_trial *t = io_trial_begin(devices, disk, commit_every, trials[how]);
     char io[64];
     uint64_t most, runs = 0;
 
@@ -188,12 +202,8 @@ static void every_fault(size_t devices, const char *engine, bool disk,
     printf("# %s, %zu device%s%s, commit every %u%s: %llu runs, %llu "
            "operations, %llu errors\n",
            engine, devices, devices == 1 ? "" : "s", disk ? ", on disk" : "",
-           commit_every,
-           how == ASKED   ? " when asked"
-           : how == EARLY ? ", early"
-                          : "",
-           (unsigned long long)runs, (unsigned long long)most,
-           (unsigned long long)t->failures);
+           commit_every, names[how], (unsigned long long)runs,
+           (unsigned long long)most, (unsigned long long)t->failures);
     assert_true(t->failures > 0);
     io_trial_end(t);
 }
@@ -243,6 +253,22 @@ static void test_asked(void **state)
     every_fault(3, "uring", false, 2, ASKED, fault_stride(2));
 }
 
+static void test_spilled(void **state)
+{
+    (void)state;
+    every_fault(1, "posix", false, 1, SPILLED, fault_stride(2));
+    every_fault(3, "uring", false, 3, SPILLED, fault_stride(3));
+}
+
+/* A residual that is committed with the state, through rollbacks. */
+static void test_residual(void **state)
+{
+    (void)state;
+    every_fault(1, "posix", false, 1, EXACT, fault_stride(2));
+    every_fault(1, "posix", false, 3, LATE, fault_stride(2));
+    every_fault(3, "uring", false, 2, LATE, fault_stride(4));
+}
+
 /* Direct I/O: shorts stay aligned. */
 static void test_disk(void **state)
 {
@@ -276,6 +302,8 @@ int main(void)
         cmocka_unit_test(test_uring_3),
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_spilled),
+        cmocka_unit_test(test_residual),
         cmocka_unit_test(test_disk),
         cmocka_unit_test(test_delay_and_reorder),
     };

@@ -34,7 +34,9 @@ typedef struct trial {
     uint64_t killed, lost; /* children, rounds that went with them */
 } trial;
 
-static trial *begin_as(bool coded, size_t devices, bool disk,
+typedef enum kind { PLAIN, CODED, SPILLED, EXACT, LATE } kind;
+
+static trial *begin_as(kind how, size_t devices, bool disk,
                        uint32_t commit_every, bool early, uint64_t scale)
 {
     trial *t = calloc(1, sizeof(*t));
@@ -44,7 +46,10 @@ static trial *begin_as(bool coded, size_t devices, bool disk,
     gyre_store *store;
 
     fault_model_make(&t->model, scale);
-    t->model.coded = coded;
+    t->model.coded = how == CODED;
+    t->model.spilled = how >= SPILLED;
+    t->model.compressed = how >= EXACT;
+    t->model.late = how == LATE;
     fault_place_make(&t->place, devices, disk);
     fault_ok(gyre_context_create(NULL, &context, &error), &error);
     fault_ok(
@@ -65,7 +70,7 @@ static trial *begin_as(bool coded, size_t devices, bool disk,
 static trial *begin(size_t devices, bool disk, uint32_t commit_every,
                     bool early, uint64_t scale)
 {
-    return begin_as(false, devices, disk, commit_every, early, scale);
+    return begin_as(PLAIN, devices, disk, commit_every, early, scale);
 }
 
 static void end(trial *t)
@@ -231,7 +236,22 @@ static void test_commit_every_2(void **state)
 static void test_coded(void **state)
 {
     (void)state;
-    every_operation(begin_as(true, 2, false, 1, false, 1), "auto");
+    every_operation(begin_as(CODED, 2, false, 1, false, 1), "auto");
+}
+
+/* Gradients on storage; a residual that is committed with the state. */
+static void test_spilled(void **state)
+{
+    (void)state;
+    every_operation(begin_as(SPILLED, 2, false, 1, false, 1), "auto");
+}
+
+static void test_residual(void **state)
+{
+    (void)state;
+    every_operation(begin_as(EXACT, 2, false, 1, false, 1), "auto");
+    every_operation(begin_as(LATE, 3, false, 2, false, 1), "auto");
+    every_operation(begin_as(EXACT, 2, false, 1, true, 1), "posix");
 }
 
 static void test_early(void **state)
@@ -383,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_commit_every_2), cmocka_unit_test(test_early),
         cmocka_unit_test(test_random_moments), cmocka_unit_test(test_create),
         cmocka_unit_test(test_second_process), cmocka_unit_test(test_coded),
+        cmocka_unit_test(test_spilled),        cmocka_unit_test(test_residual),
     };
 
     return cmocka_run_group_tests_name("kill", tests, NULL, NULL);

@@ -381,7 +381,9 @@ GYRE_API gyre_status gyre_round_release(gyre_round *round, size_t tensor,
                                         gyre_error *error);
 
 /* End a micro-batch and begin the next.  MISSING lists what has not come (the
- * micro-batch stays open).  After the last it is optional. */
+ * micro-batch stays open).  After the last it is optional.  With gradients on
+ * storage it waits until they lie there; an IO or CORRUPT error then stays with
+ * the round, which can only be given up: nothing but it is lost. */
 GYRE_API gyre_status gyre_round_next(gyre_round *round, gyre_error *error);
 
 /*
@@ -441,7 +443,9 @@ typedef struct gyre_round_report {
     uint64_t exposed_ns;      /* of it, the caller waited inside Gyre */
     double norm_compressed;   /* of what the optimizer saw: after clip and
                                  compression; without a compressor that is
-                                 norm_clipped */
+                                 norm_clipped.  NaN after gyre_round_update
+                                 when the update is what compresses: with an
+                                 exact clip, early, or a barrier */
     gyre_ledger ledger;       /* of this round */
 } gyre_round_report;
 

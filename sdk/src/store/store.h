@@ -491,6 +491,7 @@ typedef struct gyre_push {
     uint64_t chunk;
     uint32_t version;
     uint32_t parts; /* to read */
+    uint64_t at;    /* when, where something is emulated */
 } gyre_push;
 
 typedef struct gyre_work {

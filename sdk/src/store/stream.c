@@ -5,6 +5,11 @@
  * One turn of the loop moves whatever can move and processes one chunk; it
  * rests only when nothing moved.  Where nothing is emulated no clock is asked:
  * every `end` is then 0, and 0 is over.
+ *
+ * What is emulated has a time line of its own: a stage begins when the one
+ * before was over, not when this thread woke up to see it.  So a busy machine
+ * that wakes it late does not make the emulated device slower; what is waited
+ * for next is just nearer.
  */
 #include "config.h"
 
@@ -13,6 +18,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     STATE = 0, /* index of the part's transfer */
@@ -21,15 +27,24 @@ enum {
     POLL_DEVICE_NS = 50000, /* while a job runs and a lane is free */
 };
 
-static bool is_paced(const gyre_worker *w)
-{
-    return w->read_rate.rate > 0 || w->write_rate.rate > 0 ||
-           w->store->link != NULL;
-}
-
 static uint64_t clock_of(const gyre_worker *w)
 {
-    return is_paced(w) ? gyre_now() : 0;
+    return w->paced ? gyre_now() : 0;
+}
+
+/* Of this thread's processor: an emulated device has one to itself. */
+static uint64_t effort_of(const gyre_worker *w)
+{
+    struct timespec spent = {0, 0};
+
+    if (w->paced)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (uint64_t)spent.tv_sec * 1000000000u + (uint64_t)spent.tv_nsec;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* State crosses the link between storage and update. */
@@ -81,7 +96,7 @@ static gyre_status submit(gyre_worker *w, gyre_buffer *b, int part,
     t->turn = gyre_bucket_reserve(
         op.kind == GYRE_IO_READ ? &w->read_rate : &w->write_rate, at, op.bytes);
     if (w->stats.first_ns == 0)
-        w->stats.first_ns = t->begun;
+        w->stats.first_ns = w->paced ? at : t->begun;
     status = gyre_io_submit(w->io, &op, error);
     if (status != GYRE_OK)
         t->begun = 0;
@@ -135,11 +150,14 @@ static gyre_status reap(gyre_worker *w, size_t min, gyre_error *error)
     gyre_io_done done[8];
     size_t count = 0;
     gyre_status result = gyre_io_wait(w->io, done, 8, min, &count, error);
+    uint64_t now = count > 0 || w->paced ? gyre_now() : 0;
 
     for (size_t i = 0; i < count; i++) {
         gyre_transfer *t = done[i].op.user;
 
-        t->ended = gyre_now();
+        /* Not there before its emulated end and there after it: on time. */
+        t->ended =
+            w->looked < t->turn.end && t->turn.end < now ? t->turn.end : now;
         if (done[i].error != 0) {
             if (result == GYRE_OK) {
                 result = gyre_io_report(w->io, &done[i], error);
@@ -152,6 +170,7 @@ static gyre_status reap(gyre_worker *w, size_t min, gyre_error *error)
             atomic_fetch_add(&w->store->flash, t->bytes);
         }
     }
+    w->looked = now;
     return result;
 }
 
@@ -168,21 +187,19 @@ static bool is_over(const gyre_buffer *b, uint64_t now)
     return true;
 }
 
-/* When the transfers of a buffer were over, bytes that they moved; their spans
+/* The transfers of a buffer are over; the bytes that they moved.  Their spans
  * go to the trace: of an emulated device the time that it would have taken. */
-static uint64_t close_transfers(gyre_worker *w, gyre_buffer *b, bool read,
-                                uint64_t *bytes)
+static uint64_t close_transfers(gyre_worker *w, gyre_buffer *b, bool read)
 {
     uint32_t name[GYRE_PARTS] = {read ? w->name.read : w->name.write,
                                  read ? w->name.read_gradient
                                       : w->name.write_gradient};
-    uint64_t last = 0;
+    uint64_t bytes = 0;
 
-    *bytes = 0;
     for (int p = 0; p < GYRE_PARTS; p++) {
         gyre_transfer *t = &b->transfer[p];
         uint64_t begin = t->turn.end != 0 ? t->turn.begin : t->begun;
-        uint64_t end = t->ended > t->turn.end ? t->ended : t->turn.end;
+        uint64_t end = later(t->ended, t->turn.end);
 
         if (t->begun == 0)
             continue;
@@ -190,11 +207,11 @@ static uint64_t close_transfers(gyre_worker *w, gyre_buffer *b, bool read,
                         read ? GYRE_TRACE_STORAGE_READ
                              : GYRE_TRACE_STORAGE_WRITE,
                         name[p], begin, end, t->bytes);
-        last = end > last ? end : last;
-        *bytes += t->bytes;
+        b->at = later(b->at, end);
+        bytes += t->bytes;
         *t = (gyre_transfer){.buffer = b};
     }
-    return last;
+    return bytes;
 }
 
 /* ---- the link --------------------------------------------------------- */
@@ -207,22 +224,23 @@ static void trace_link(gyre_worker *w, uint32_t name, gyre_turn turn,
                         turn.end, bytes);
 }
 
-static void take_link(gyre_worker *w, gyre_buffer *b, uint64_t at,
-                      uint64_t bytes)
+static void take_link(gyre_worker *w, gyre_buffer *b, uint64_t bytes)
 {
     b->link_bytes = bytes;
-    b->link = gyre_link_reserve(w->store, at, bytes);
+    b->link = gyre_link_reserve(w->store, b->at, bytes);
 }
 
 static void leave_link(gyre_worker *w, gyre_buffer *b, uint32_t name)
 {
     trace_link(w, name, b->link, b->link_bytes);
+    b->at = later(b->at, b->link.end);
     b->link = (gyre_turn){0, 0};
 }
 
 static void tell_delivered(gyre_worker *w, gyre_buffer *b)
 {
     trace_link(w, w->name.up, b->up, b->result.link_after);
+    b->at = later(b->at, b->up.end);
     b->up = (gyre_turn){0, 0};
     b->undelivered = false;
     if (w->stream.delivered != NULL)
@@ -235,7 +253,7 @@ static gyre_status start_read(gyre_worker *w, gyre_buffer *b,
                               const gyre_push *next, gyre_error *error)
 {
     const gyre_stream *s = &w->stream;
-    uint64_t now = clock_of(w), down = 0;
+    uint64_t down = 0;
     gyre_status status = GYRE_OK;
     uint64_t room = gyre_layout_gradient_bytes(&w->store->layout, next->chunk);
 
@@ -251,21 +269,23 @@ static gyre_status start_read(gyre_worker *w, gyre_buffer *b,
                                      : room;
     if (s->link_before != NULL && w->store->placement == GYRE_NEAR)
         down = s->link_before(s->user, next->chunk);
+    b->at = later(b->at, next->at);
     enter(w, b, GYRE_BUFFER_READING);
     if (next->parts & GYRE_PART_STATE)
         status = submit_state(w, b, GYRE_IO_READ, s->table[next->chunk].version,
-                              now, error);
+                              b->at, error);
     if (status == GYRE_OK && b->work.gradient_bytes > 0)
         status = submit_gradient(w, b, GYRE_IO_READ, b->work.gradient_bytes,
-                                 now, error);
-    take_link(w, b, now, down);
+                                 b->at, error);
+    take_link(w, b, down);
     return status;
 }
 
-static gyre_status start_write(gyre_worker *w, gyre_buffer *b, uint64_t at,
+static gyre_status start_write(gyre_worker *w, gyre_buffer *b,
                                gyre_error *error)
 {
     const gyre_work_result *r = &b->result;
+    uint64_t at = b->at; /* of both parts, whatever ends meanwhile */
     gyre_status status = GYRE_OK;
 
     enter(w, b, GYRE_BUFFER_WRITING);
@@ -282,7 +302,7 @@ static gyre_status start_write(gyre_worker *w, gyre_buffer *b, uint64_t at,
 static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
                            gyre_error *error)
 {
-    uint64_t at, bytes;
+    uint64_t bytes;
 
     switch (b->state) {
     case GYRE_BUFFER_READING:
@@ -291,11 +311,11 @@ static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
                 return GYRE_OK;
             leave_link(w, b, w->name.down);
         }
-        at = close_transfers(w, b, true, &bytes);
+        bytes = close_transfers(w, b, true);
         enter(w, b, GYRE_BUFFER_READY);
         if (crosses(w) && bytes > 0) {
             enter(w, b, GYRE_BUFFER_RAISING);
-            take_link(w, b, at, bytes);
+            take_link(w, b, bytes);
         }
         return GYRE_OK;
     case GYRE_BUFFER_RAISING:
@@ -307,16 +327,15 @@ static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
     case GYRE_BUFFER_LOWERING:
         if (now < b->link.end)
             return GYRE_OK;
-        at = b->link.end;
         leave_link(w, b, w->name.down);
-        return start_write(w, b, at, error);
+        return start_write(w, b, error);
     case GYRE_BUFFER_WRITING:
         if (b->undelivered && now >= b->up.end)
             tell_delivered(w, b);
         if (b->undelivered || !is_over(b, now) || now < b->link.end)
             return GYRE_OK;
         leave_link(w, b, w->name.down);
-        (void)close_transfers(w, b, false, &bytes);
+        (void)close_transfers(w, b, false);
         enter(w, b, GYRE_BUFFER_FREE);
         return GYRE_OK;
     default:
@@ -365,12 +384,12 @@ static gyre_status feed(gyre_worker *w, bool *ended, bool *moved,
 static gyre_status leave(gyre_worker *w, gyre_buffer *b, gyre_error *error)
 {
     const gyre_layout *layout = &w->store->layout;
-    uint64_t now = clock_of(w), bytes = 0;
+    uint64_t bytes = 0;
 
     w->busy &= ~(1u << b->work.lane);
     b->undelivered = true;
     if (w->store->placement == GYRE_NEAR)
-        b->up = gyre_link_reserve(w->store, now, b->result.link_after);
+        b->up = gyre_link_reserve(w->store, b->at, b->result.link_after);
     if (b->up.end == 0)
         tell_delivered(w, b);
     if (crosses(w)) {
@@ -380,10 +399,10 @@ static gyre_status leave(gyre_worker *w, gyre_buffer *b, gyre_error *error)
     }
     if (bytes > 0) {
         enter(w, b, GYRE_BUFFER_LOWERING);
-        take_link(w, b, now, bytes);
+        take_link(w, b, bytes);
         return GYRE_OK;
     }
-    return start_write(w, b, now, error);
+    return start_write(w, b, error);
 }
 
 /* ---- arithmetic ------------------------------------------------------- */
@@ -401,6 +420,7 @@ static bool take_lane(const gyre_worker *w, uint32_t *lane)
 static gyre_status process(gyre_worker *w, gyre_buffer *b, gyre_error *error)
 {
     uint64_t begun = gyre_trace_begin(w->name.process);
+    uint64_t effort = effort_of(w);
     gyre_status status;
 
     b->result = (gyre_work_result){.write = -1};
@@ -411,6 +431,8 @@ static gyre_status process(gyre_worker *w, gyre_buffer *b, gyre_error *error)
                    begun, b->work.chunk);
     if (status != GYRE_OK)
         return status;
+    b->at = later(b->at, w->free_at) + (effort_of(w) - effort);
+    w->free_at = b->at;
     if (!b->result.pending)
         return leave(w, b, error);
     enter(w, b, GYRE_BUFFER_COMPUTING);
@@ -426,6 +448,7 @@ static gyre_status finish(gyre_worker *w, gyre_buffer *b, gyre_error *error)
     gyre_trace_end(w->store->context, GYRE_TRACE_COMPUTE, w->name.finish, begun,
                    b->work.chunk);
     enter(w, b, GYRE_BUFFER_READY); /* not to be finished again */
+    b->at = clock_of(w);
     return status == GYRE_OK ? leave(w, b, error) : status;
 }
 
@@ -465,7 +488,7 @@ static uint64_t next_due(const gyre_worker *w, bool *late)
     uint64_t due = UINT64_MAX, now = w->seen;
 
     *late = false;
-    for (uint32_t i = 0; is_paced(w) && i < w->store->buffers; i++) {
+    for (uint32_t i = 0; w->paced && i < w->store->buffers; i++) {
         const gyre_buffer *b = &w->buffers[i];
 
         sooner(&due, b->link.end, now);
@@ -531,11 +554,13 @@ static void begin(gyre_worker *w)
     gyre_bucket_restart(&w->read_rate);
     gyre_bucket_restart(&w->write_rate);
     w->busy = 0;
+    w->free_at = w->looked = w->started;
     for (uint32_t i = 0; i < w->store->buffers; i++) {
         gyre_buffer *b = &w->buffers[i];
 
         b->state = GYRE_BUFFER_FREE;
         b->undelivered = false;
+        b->at = w->started;
         b->link = b->up = (gyre_turn){0, 0};
         for (int p = 0; p < GYRE_PARTS; p++)
             b->transfer[p] = (gyre_transfer){.buffer = b};

@@ -158,6 +158,7 @@ void gyre_workers_start(gyre_store *store, const gyre_stream *stream)
         w->head = w->waiting = 0;
         w->closed = false;
         memset(&w->stats, 0, sizeof(w->stats));
+        w->started = w->paced ? gyre_now() : 0;
         give_command(w, GYRE_COMMAND_STREAM);
     }
 }
@@ -170,7 +171,7 @@ void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
     pthread_mutex_lock(&w->lock);
     assert(w->waiting < w->capacity);
     w->queue[(w->head + w->waiting++) % w->capacity] =
-        (gyre_push){chunk, version, parts};
+        (gyre_push){chunk, version, parts, w->paced ? gyre_now() : 0};
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
 }
@@ -404,6 +405,8 @@ static gyre_status make_device(gyre_worker *w, gyre_error *error)
         return gyre_fail_prefix(error, status, "device %u", w->index);
     w->read_rate.rate = compute.read_rate;
     w->write_rate.rate = compute.write_rate;
+    w->paced =
+        compute.read_rate > 0 || compute.write_rate > 0 || store->link != NULL;
     w->lanes = 1;
     if (store->opt == NULL || store->read_only)
         return GYRE_OK;

@@ -100,6 +100,7 @@ enum { GYRE_PARTS = 2 }; /* state, gradient */
 typedef struct gyre_buffer {
     gyre_buffer_state state;
     uint64_t order; /* in which buffers came to their state */
+    uint64_t at;    /* emulated time at which it did */
     gyre_work work;
     gyre_work_result result;
     uint8_t *data;
@@ -134,7 +135,11 @@ struct gyre_worker {
 
     gyre_bucket read_rate, write_rate;
     uint64_t order;
-    uint64_t seen; /* emulated time up to which buffers were moved */
+    bool paced;       /* something is emulated */
+    uint64_t seen;    /* time up to which buffers were moved */
+    uint64_t looked;  /* and up to which completions were taken */
+    uint64_t started; /* the stream */
+    uint64_t free_at; /* emulated time at which the last process was done */
     uint32_t lanes;
     uint32_t busy; /* lanes in use, one bit each */
 

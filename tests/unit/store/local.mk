@@ -32,7 +32,9 @@ check_PROGRAMS += \
 	tests/unit/store/test_safetensors \
 	tests/unit/store/test_skip \
 	tests/unit/store/test_spike \
-	tests/unit/store/test_stream
+	tests/unit/store/test_spill \
+	tests/unit/store/test_stream \
+	tests/unit/store/test_uneven
 
 # Many stores: minutes under valgrind.
 slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
@@ -62,7 +64,9 @@ tests_unit_store_test_plan_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
 tests_unit_store_test_spike_LDADD = $(store_LDADD)
+tests_unit_store_test_spill_LDADD = $(store_LDADD)
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
+tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
 

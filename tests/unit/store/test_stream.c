@@ -11,6 +11,8 @@
 
 #include "store/worker.h"
 
+#include <gyre/trace.h>
+
 enum { CHUNKS = 24, DEVICES = 2, MOST_BUFFERS = 8 };
 
 typedef struct probe {
@@ -193,6 +195,17 @@ static const setting settings[] = {
 
 enum { SETTINGS = sizeof(settings) / sizeof(*settings) };
 
+static uint32_t trace_records;
+
+static void take_trace(fixture *f)
+{
+    gyre_context_options options = unit_options(&f->memory);
+
+    gyre_context_destroy(f->context);
+    options.trace_records = trace_records;
+    good(f, gyre_context_create(&options, &f->context, &f->error));
+}
+
 static void begin(probe *p, const setting *s)
 {
     gyre_store_options options = plain_options();
@@ -205,6 +218,7 @@ static void begin(probe *p, const setting *s)
     spec.chunk_elements = 1024;
     spec.spill = 1;
     fixture_begin(&p->f);
+    take_trace(&p->f);
     fixture_devices(&p->f, &spec, DEVICES);
     fixture_create(&p->f, &p->m, &spec, NULL);
     fixture_close(&p->f);
@@ -276,6 +290,34 @@ static void expect_once(probe *p)
     }
 }
 
+static double most(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* What is emulated takes its time at least: of a device for what it read and
+ * for what it wrote, of the link for what crossed it.  Each of the two devices
+ * holds half of the chunks. */
+static void expect_time(const setting *s, const gyre_worker_stats *stats)
+{
+    double took = (double)(stats->last_ns - stats->first_ns) / 1e9, least = 0;
+    double moved = (double)(stats->read_bytes + stats->write_bytes);
+    gyre_compute c = {"cpu", 0, 0};
+
+    if (s->compute != NULL)
+        assert_int_equal(gyre_compute_parse(s->compute, &c, NULL), GYRE_OK);
+    if (s->placement == GYRE_NEAR) /* what link_before and decide say */
+        moved = CHUNKS * (500 + 1000) + CHUNKS * (CHUNKS - 1) / 2;
+    if (c.read_rate > 0)
+        least = most(least, (double)stats->read_bytes / DEVICES / c.read_rate);
+    if (c.write_rate > 0)
+        least =
+            most(least, (double)stats->write_bytes / DEVICES / c.write_rate);
+    if (s->link_rate > 0)
+        least = most(least, moved / s->link_rate);
+    assert_true(took >= least - 1e-6);
+}
+
 static void test_every_push_once(void **state)
 {
     (void)state;
@@ -294,6 +336,7 @@ static void test_every_push_once(void **state)
             assert_int_equal(stats.read_bytes, bytes);
             assert_int_equal(stats.write_bytes, p.swap ? bytes : 0);
             assert_true(stats.first_ns != 0 && stats.last_ns > stats.first_ns);
+            expect_time(&settings[i], &stats);
             /* Without reading, too. */
             p.swap = false;
             good(&p.f, run(&p, 0, &stats));
@@ -301,6 +344,83 @@ static void test_every_push_once(void **state)
             assert_int_equal(stats.read_bytes + stats.write_bytes, 0);
             end(&p);
         }
+}
+
+/* ---- what a profile sees ---------------------------------------------- */
+
+typedef struct seen {
+    const setting *s;
+    gyre_compute rate;
+    uint64_t read, written, link, last_link;
+    int wrong;
+} seen;
+
+static int see_span(void *user, const gyre_span *span)
+{
+    seen *x = user;
+    double rate = 0, length = (double)(span->end - span->begin);
+
+    switch (span->category) {
+    case GYRE_TRACE_STORAGE_READ:
+        rate = x->rate.read_rate;
+        x->read += span->arg;
+        break;
+    case GYRE_TRACE_STORAGE_WRITE:
+        rate = x->rate.write_rate;
+        x->written += span->arg;
+        break;
+    case GYRE_TRACE_LINK:
+        /* One at a time over the one link: spans come by begin. */
+        x->wrong += span->begin < x->last_link;
+        x->last_link = span->end;
+        rate = x->s->link_rate;
+        x->link += span->arg;
+        break;
+    default:
+        return 0;
+    }
+    if (rate > 0 && span->arg > 0) {
+        double exact = (double)span->arg / rate * 1e9;
+
+        /* A real device may be slower than the emulated one. */
+        x->wrong += length < exact - 1;
+        if (span->category == GYRE_TRACE_LINK)
+            x->wrong += length > exact + 1;
+    }
+    return 0;
+}
+
+/* Paced transfers have spans no shorter than their bytes take; what crosses the
+ * link has spans of its own. */
+static void test_spans_are_those_of_the_rates(void **state)
+{
+    static const setting traced[] = {
+        {2, NULL, "emulated:read=80M,write=70M", 60e6, GYRE_NEAR, 1},
+        {3, NULL, "emulated:read=80M,write=70M", 60e6, GYRE_HOST, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        seen x = {.s = &traced[i]};
+        gyre_worker_stats stats;
+        probe p;
+
+        trace_records = 4096;
+        begin(&p, &traced[i]);
+        trace_records = 0;
+        good(&p.f, gyre_compute_parse(traced[i].compute, &x.rate, NULL));
+        gyre_trace_clear(p.f.context);
+        p.swap = true;
+        good(&p.f, run(&p, GYRE_PART_STATE, &stats));
+        good(&p.f, gyre_trace_each(p.f.context, see_span, &x, &p.f.error));
+        assert_int_equal(x.wrong, 0);
+        assert_int_equal(x.read, stats.read_bytes);
+        assert_int_equal(x.written, stats.write_bytes);
+        assert_int_equal(x.link, i == 0
+                                     ? CHUNKS * 1500 + CHUNKS * (CHUNKS - 1) / 2
+                                     : stats.read_bytes + stats.write_bytes);
+        end(&p);
+    }
 }
 
 /* With one buffer chunks come in the order of their pushes, whatever the
@@ -480,6 +600,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_push_once),
+        cmocka_unit_test(test_spans_are_those_of_the_rates),
         cmocka_unit_test(test_one_buffer_keeps_the_order),
         cmocka_unit_test(test_pushes_while_it_runs),
         cmocka_unit_test(test_gradient_regions),
