@@ -73,8 +73,10 @@ typedef struct near_result {
                                       that did not run */
     double update_speedup, model_update_speedup;
     near_bytes bytes, formula;
+    bool equal; /* bytes and formula: whole bytes of all steps, residual too */
     double down, up;         /* of bytes.host */
     double residual, frames; /* beside the formula: host link */
+    double residual_formula;
     double padding_read, padding_write, commit_write; /* and devices */
     char digest[GYRE_DIGEST_TEXT];
 } near_result;

@@ -44,6 +44,15 @@ static bool equal_digests(const near_report *report, bool compressed)
     return true;
 }
 
+static bool equal_bytes(const near_report *report)
+{
+    bool equal = true;
+
+    for (size_t i = 0; i < report->count; i++)
+        equal &= report->results[i].equal;
+    return equal;
+}
+
 static const near_result *worst(const near_report *report)
 {
     const near_result *least = NULL;
@@ -94,6 +103,8 @@ static json_t *result_json(const near_result *r)
     put(o, "device_write_bytes_per_param", r->bytes.device_write);
     put(o, "device_write_bytes_formula", r->formula.device_write);
     put(o, "residual_bytes_per_param", r->residual);
+    put(o, "residual_bytes_formula", r->residual_formula);
+    json_object_set_new(o, "equal", json_boolean(r->equal));
     put(o, "frame_bytes_per_param", r->frames);
     put(o, "padding_read_bytes_per_param", r->padding_read);
     put(o, "padding_write_bytes_per_param", r->padding_write);
@@ -128,6 +139,7 @@ json_t *near_json(const near_report *report)
         json_array_append_new(list, result_json(&report->results[i]));
     if (report->count > 0)
         put(root, "worst_of_model", reached(worst(report)));
+    json_object_set_new(root, "bytes_equal", json_boolean(equal_bytes(report)));
     json_object_set_new(root, "digests_equal",
                         json_boolean(equal_digests(report, false) &&
                                      equal_digests(report, true)));
@@ -211,6 +223,8 @@ void near_print_foot(const near_report *report)
     print_beside(report);
     printf("\nleast share of a closed form: %.3f (%s, %u devices)\n",
            reached(least), least->of->name, least->devices);
+    printf("bytes moved and bytes of the formulas: %s\n",
+           equal_bytes(report) ? "all equal" : "NOT EQUAL");
     printf("digests after the same steps: %s without compression, %s with\n",
            equal_digests(report, false) ? "all equal" : "NOT EQUAL",
            equal_digests(report, true) ? "all equal" : "NOT EQUAL");

@@ -488,7 +488,7 @@ def check_unbiased(given):
     worst = 0.0
     good = True
     for at in (0, 1, len(levels) // 2, len(levels) - 2):
-        for share in (0.03, 0.31, 0.5, 0.9):
+        for share in (0.005, 0.31, 0.5, 0.9, 0.995):
             y = levels[at] + share * (levels[at + 1] - levels[at])
             y, out = draws(s, y)
             low, high = np.min(out), np.max(out)

@@ -11,9 +11,11 @@
  *
  *   the last one 1: many levels near the top, few but some far below it.
  *
- * nearest: the level next to x; between 0 and the smallest level D that is
- *   decided by 2|x| >= D on the very numbers, so that x - level is exact: all
- *   other neighbours are within a factor of 3 (Sterbenz).
+ * nearest: the level next to x, so that x - level is exact (Sterbenz: x is at
+ *   most twice the level and at least half of it, for neighbours are within a
+ *   factor of 3).  Below half of the smallest level x becomes 0: linear, since
+ *   x / s then comes out as at most 1/2, which is rounded to even; dynamic, by
+ *   a comparison of the very numbers.
  * stochastic: one of the two neighbours, with the chances that make the mean
  *   x, by 24 bits of gyre_hash.
  */
@@ -152,10 +154,6 @@ GY_INLINE_ void round_linear(const float *x, size_t n, float s, float inverse,
 
             j = below +
                 (chance(key, counter + (uint32_t)i) < t - below ? 1.0f : 0.0f);
-        } else {
-            float nonzero = magnitude + magnitude >= s ? 1.0f : 0.0f;
-
-            j = j > 1.0f ? j : nonzero;
         }
         j = x[i] < 0.0f ? 0.0f - j : j;
         code[i] = (int8_t)(int32_t)j;

@@ -71,6 +71,7 @@ typedef struct cl_device {
     uint32_t group;
     size_t shared_bytes, state_bytes, input_bytes;
     uint64_t memory;
+    int exact; /* 0: by leave of allow_inexact */
     uint32_t lane_count;
     cl_lane *lanes;
 } cl_device;

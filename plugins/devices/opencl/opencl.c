@@ -116,7 +116,6 @@ static gyre_status set_up(cl_device *device, const gyre_device_plan *plan,
 {
     const gyre_services *services = device->services;
     cl_int code = CL_SUCCESS;
-    int exact = 1;
     gyre_status status = cl_load(&device->cl, error);
 
     if (status == GYRE_OK)
@@ -126,7 +125,7 @@ static gyre_status set_up(cl_device *device, const gyre_device_plan *plan,
         return status;
     cl_name(&device->cl, device->id, device->name, sizeof(device->name));
     status = cl_check(&device->cl, device->id, device->name,
-                      plan->allow_inexact, &exact, error);
+                      plan->allow_inexact, &device->exact, error);
     if (status == GYRE_OK)
         status = check_room(device, error);
     if (status != GYRE_OK)
@@ -136,7 +135,7 @@ static gyre_status set_up(cl_device *device, const gyre_device_plan *plan,
     if (code != CL_SUCCESS)
         return cl_fail(error, GYRE_NO_MEMORY, "clCreateContext", code);
     status = cl_build(services, &device->cl, device->context, device->id,
-                      plan->source, exact, &device->program, error);
+                      plan->source, device->exact, &device->program, error);
     for (uint32_t i = 0; status == GYRE_OK && i < device->lane_count; i++)
         status = cl_lane_make(device, &device->lanes[i], error);
     return status;
@@ -176,6 +175,13 @@ static void *opencl_input(void *device, uint32_t lane)
     return ((cl_device *)device)->lanes[lane].host;
 }
 
+static int opencl_exact(void *device)
+{
+    const cl_device *d = device;
+
+    return d->exact;
+}
+
 static uint64_t opencl_memory(void *device)
 {
     return ((cl_device *)device)->memory;
@@ -194,6 +200,7 @@ static const gyre_driver driver = {
     .finish = cl_finish,
     .memory = opencl_memory,
     .fetch = cl_fetch,
+    .exact = opencl_exact,
 };
 
 static const gyre_build build = GY_BUILD_(0, NULL);

@@ -330,8 +330,8 @@ typedef struct gyre_round_options {
  *
  *     GYRE_HOST_MEMORY    data: host memory
  *     GYRE_OPENCL_MEMORY  data: a cl_mem; device: place in its context's list
- *     GYRE_CUDA_MEMORY    data: a CUdeviceptr; device: ordinal of the GPU, whose
- *                         primary context (that of the runtime API) it is of
+ *     GYRE_CUDA_MEMORY    data: a CUdeviceptr; device: ordinal of the GPU,
+ * whose primary context (that of the runtime API) it is of
  *
  * What lies on a device must be complete: the caller has waited for the stream
  * or queue that wrote it.  It is copied through host memory of its size, before

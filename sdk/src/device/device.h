@@ -106,6 +106,8 @@ gyre_status gyre_device_open(gyre_context *context,
 void gyre_device_close(gyre_device *device);
 
 uint32_t gyre_device_lanes(const gyre_device *device);
+/* False: it does not round as IEEE 754 says, and allow_inexact let it pass. */
+bool gyre_device_is_exact(const gyre_device *device);
 /* Memory on the device itself, bytes; 0 for cpu.  The same before it is opened,
  * and with it *host: the page-locked memory through which gradients go. */
 uint64_t gyre_device_memory(const gyre_device *device);

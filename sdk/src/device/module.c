@@ -206,6 +206,8 @@ gyre_status gyre_device_open_module(gyre_context *context,
         module_close(&m->device);
         return status;
     }
+    m->device.inexact =
+        m->driver->exact != NULL && m->driver->exact(m->opened) == 0;
     *out = &m->device;
     return GYRE_OK;
 }

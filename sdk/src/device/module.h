@@ -97,6 +97,8 @@ typedef struct gyre_driver {
     gyre_status (*fetch)(const gyre_services *services, int32_t device,
                          const void *data, uint64_t offset, size_t bytes,
                          void *host, gyre_error *error);
+    /* 0: opened only by leave of allow_inexact.  NULL: always exact. */
+    int (*exact)(void *device);
 } gyre_driver;
 
 #endif

@@ -76,6 +76,11 @@ uint32_t gyre_device_lanes(const gyre_device *device)
     return device->lanes;
 }
 
+bool gyre_device_is_exact(const gyre_device *device)
+{
+    return !device->inexact;
+}
+
 uint64_t gyre_device_memory(const gyre_device *device)
 {
     return device->calls != NULL ? device->calls->memory(device) : 0;

@@ -22,6 +22,7 @@ struct gyre_device {
     gyre_context *context;
     const gyre_device_calls *calls; /* NULL: cpu */
     uint32_t lanes;
+    bool inexact;
     char name[40];
 };
 

@@ -297,6 +297,8 @@ gyre_status gyre_store_build(gyre_store *store, const gyre_store *old,
     if (status == GYRE_OK)
         status = gyre_workers_create(store, error);
     if (status == GYRE_OK)
+        store->inexact |= !gyre_workers_exact(store);
+    if (status == GYRE_OK)
         status = gyre_store_write_heads(store, error);
     if (status == GYRE_OK)
         status = fill_all(store, source, error);

@@ -42,8 +42,9 @@ static gyre_status hold_payload(gyre_store *store, gyre_error *error)
 
     if (store->payload != NULL)
         return GYRE_OK;
-    store->payload_at = gyre_alloc(
-        store->context, (size_t)layout->train_chunks + 1, sizeof(uint64_t));
+    if (store->payload_at == NULL) /* else left by an attempt that failed */
+        store->payload_at = gyre_alloc(
+            store->context, (size_t)layout->train_chunks + 1, sizeof(uint64_t));
     for (uint64_t c = 0; store->payload_at != NULL && c < layout->train_chunks;
          c++) {
         store->payload_at[c] = at;

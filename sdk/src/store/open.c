@@ -503,6 +503,10 @@ gyre_status gyre_store_settle(gyre_store *store, gyre_error *error)
     if (status != GYRE_OK)
         return status;
     gyre_journal_settle(store, store);
+    if (!gyre_workers_exact(store))
+        status = gyre_manifest_note_inexact(store, error);
+    if (status != GYRE_OK)
+        return status;
     if (store->fell_back)
         status =
             gyre_store_commit_now(store, store->blob, store->blob_bytes, error);

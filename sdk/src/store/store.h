@@ -486,12 +486,12 @@ gyre_status gyre_compute_take(gyre_store *store,
  */
 enum { GYRE_PART_STATE = 1, GYRE_PART_GRADIENT = 2 };
 
-/* What waits in a worker's queue. */
+/* What waits in a worker's queue: two for each chunk, so it is small. */
 typedef struct gyre_push {
-    uint64_t chunk;
-    uint32_t version;
-    uint32_t parts; /* to read */
     uint64_t at;    /* when, where something is emulated */
+    uint32_t chunk; /* a layout has no more than fit */
+    uint16_t version;
+    uint16_t parts; /* to read */
 } gyre_push;
 
 typedef struct gyre_work {
@@ -583,6 +583,8 @@ gyre_status gyre_workers_write_one(gyre_store *store, uint32_t device,
 gyre_status gyre_workers_read(gyre_store *store, uint32_t device, void *data,
                               uint64_t bytes, uint64_t offset,
                               gyre_error *error);
+/* Do all devices that compute round as IEEE 754 says? */
+bool gyre_workers_exact(const gyre_store *store);
 const char *gyre_workers_engine(const gyre_store *store);
 
 /* ---- the residual (residual.c, keep.c) -------------------------------- */

@@ -171,7 +171,8 @@ void gyre_workers_push_parts(gyre_store *store, uint64_t chunk,
     pthread_mutex_lock(&w->lock);
     assert(w->waiting < w->capacity);
     w->queue[(w->head + w->waiting++) % w->capacity] =
-        (gyre_push){chunk, version, parts, w->paced ? gyre_now() : 0};
+        (gyre_push){w->paced ? gyre_now() : 0, (uint32_t)chunk,
+                    (uint16_t)version, (uint16_t)parts};
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
 }
@@ -419,6 +420,17 @@ static gyre_status make_device(gyre_worker *w, gyre_error *error)
     if (w->lanes > MAX_LANES)
         w->lanes = MAX_LANES;
     return GYRE_OK;
+}
+
+bool gyre_workers_exact(const gyre_store *store)
+{
+    for (uint32_t d = 0; d < store->layout.devices; d++) {
+        const gyre_worker *w = store->places[d].worker;
+
+        if (w->device != NULL && !gyre_device_is_exact(w->device))
+            return false;
+    }
+    return true;
 }
 
 static void name_spans(gyre_worker *w)

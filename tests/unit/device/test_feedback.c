@@ -98,6 +98,8 @@ static void expect_identity(const codec_case *c, const round_of *r,
         float back = r->sent[i] + r->e[i];
         float most = fmaxf(fabsf(a), fabsf(r->sent[i]));
 
+        if (r->e[i] == 0.0f)
+            assert_false(signbit(r->e[i]));
         if (c->exact ? memcmp(&back, &a, sizeof(a)) != 0
                      : !(fabsf(back - a) <= ulp_of(most)))
             fail_msg("%s: %a sent, %a left of %a (numbers %d, %zu)",

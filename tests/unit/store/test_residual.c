@@ -564,6 +564,33 @@ static void test_nonsense_is_refused_by_name(void **state)
     assert_int_equal(info_of(&w->f).residual, GYRE_RESIDUAL_OFF);
 }
 
+/* Once said, for good: by the manifest, and by each record should a copy of
+ * the manifest have to stand in. */
+static void test_an_inexact_device_is_on_record(void **state)
+{
+    world *w = *state;
+    gyre_store_spec spec = {.size = sizeof(spec), .chunk_elements = 2048};
+
+    fixture_create(&w->f, &w->m, &w->spec, NULL);
+    assert_true(info_of(&w->f).exact);
+    reopen(w);
+    assert_true(info_of(&w->f).exact);
+    good(&w->f, gyre_manifest_note_inexact(w->f.store, &w->f.error));
+    assert_false(info_of(&w->f).exact);
+    reopen(w); /* by the manifest */
+    assert_false(info_of(&w->f).exact);
+    commit(w);
+    fixture_close(&w->f);
+    edit_manifest(w, "\"exact\": false", "\"exact\":  true");
+    fixture_open(&w->f, NULL); /* by the record */
+    assert_false(info_of(&w->f).exact);
+    fixture_close(&w->f);
+    good(&w->f, gyre_store_reshard(w->f.context, w->f.path, &spec, NULL, NULL,
+                                   NULL, &w->f.error));
+    fixture_open(&w->f, NULL);
+    assert_false(info_of(&w->f).exact);
+}
+
 /* ---- room for gradients ----------------------------------------------- */
 
 static void test_spill_reserves_a_region_beside_each_chunk(void **state)
@@ -617,6 +644,7 @@ int main(void)
         IN_A_WORLD(test_damage_is_told_and_the_whole_store_goes_back),
         IN_A_WORLD(test_the_plugin_is_found_again_or_named),
         IN_A_WORLD(test_nonsense_is_refused_by_name),
+        IN_A_WORLD(test_an_inexact_device_is_on_record),
         IN_A_WORLD(test_spill_reserves_a_region_beside_each_chunk),
     };
 

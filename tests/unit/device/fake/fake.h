@@ -21,7 +21,8 @@ typedef struct fake_cuda {
     /* counts */
     int live; /* objects: streams, events, memory, modules, pinned */
     int retained;
-    int depth; /* contexts pushed */
+    int abandoned; /* objects that went with their context */
+    int depth;     /* contexts pushed */
     int launches;
     int wrong; /* calls out of context, on dead objects, beyond a block */
     void (*kernel)(void *state, const void *input, unsigned grains);

@@ -16,8 +16,12 @@ fake_cuda_state fake_cuda = {.devices = 1, .free_bytes = (size_t)1 << 30};
 typedef struct block {
     size_t bytes;
     uint64_t magic;
+    struct block *before, *next; /* of the context's objects */
 } block;
 #define ALIVE UINT64_C(0x616c697665212121)
+
+static block *objects;
+static int pinned;
 
 static int passes(const char *name)
 {
@@ -41,6 +45,10 @@ static void *take(size_t bytes)
 
     b->bytes = bytes;
     b->magic = ALIVE;
+    b->next = objects;
+    if (objects != NULL)
+        objects->before = b;
+    objects = b;
     fake_cuda.live++;
     return b + 1;
 }
@@ -54,6 +62,12 @@ static void give(void *at)
         return;
     }
     b->magic = 0;
+    if (b->next != NULL)
+        b->next->before = b->before;
+    if (b->before != NULL)
+        b->before->next = b->next;
+    else
+        objects = b->next;
     fake_cuda.live--;
     free(b);
 }
@@ -136,7 +150,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
     (void)device;
-    fake_cuda.retained--;
+    /* With the last reference goes all that is the context's. */
+    if (--fake_cuda.retained == 0) {
+        fake_cuda.abandoned += fake_cuda.live;
+        fake_cuda.live -= pinned;
+        pinned = 0;
+        while (objects != NULL)
+            give(objects + 1);
+    }
     GIVEN_BACK;
 }
 
@@ -258,6 +279,7 @@ CUresult cuMemHostRegister(void *at, size_t bytes, unsigned flags)
     (void)flags;
     IN_CONTEXT;
     TRY;
+    pinned++;
     fake_cuda.live++;
     return CUDA_SUCCESS;
 }
@@ -266,6 +288,9 @@ CUresult cuMemHostUnregister(void *at)
 {
     (void)at;
     IN_CONTEXT;
+    if (pinned == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pinned--;
     fake_cuda.live--;
     GIVEN_BACK;
 }
