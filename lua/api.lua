@@ -266,7 +266,8 @@ f "info" "" "table FAIL" [[
 round, step, commit, committed_round, committed_step, generation, tensors,
 elements, chunks, chunk_elements, padding_bytes, disk_bytes, blob_capacity,
 devices, groups, slots, in_place, whole, fell_back, uuid, path, optimizer,
-optimizer_version, variant, io, loss_scale, slot_names, device_paths.]]
+optimizer_version, variant, io, loss_scale, slot_names, device_paths, codecs,
+compressor (name, version, residual, parameters), spill, exact, seed, written.]]
 f "tensors" "" "table[] FAIL" [[
 name, shape, elements, group, frozen and step of each.]]
 f "tensor" "tensor: integer|string" "table FAIL" "The same of one."

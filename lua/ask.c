@@ -24,6 +24,40 @@ static void push_names(lua_State *L, const gyre_store *store)
     lua_setfield(L, -2, "device_paths");
 }
 
+/* codecs = { parameter = "bf16", exp_avg = "q8" } */
+static void push_codecs(lua_State *L, const gyre_store *store)
+{
+    const char *name = "parameter";
+
+    lua_newtable(L);
+    for (int slot = -1; name != NULL;
+         name = gyre_store_slot(store, (size_t)slot)) {
+        gl_set_text(L, name,
+                    gyre_state_codec_name(gyre_store_codec(store, slot)));
+        slot++;
+    }
+    lua_setfield(L, -2, "codecs");
+}
+
+/* compressor = { name =, version =, residual =, parameters = {} } */
+static void push_compressor(lua_State *L, const gyre_store *store,
+                            const gyre_store_info *info)
+{
+    const char *name;
+    double value;
+
+    lua_createtable(L, 0, 4);
+    gl_set_text(L, "name", info->compressor);
+    gl_set_text(L, "version", info->compressor_version);
+    gl_set_text(L, "residual", gyre_residual_name(info->residual));
+    lua_newtable(L);
+    for (size_t i = 0;
+         (name = gyre_store_compressor_setting(store, i, &value)) != NULL; i++)
+        gl_set_number(L, name, value);
+    lua_setfield(L, -2, "parameters");
+    lua_setfield(L, -2, "compressor");
+}
+
 static int store_info(lua_State *L)
 {
     gl_store *s = gl_check_store(L, 1);
@@ -33,7 +67,7 @@ static int store_info(lua_State *L)
 
     if (status != GYRE_OK)
         return gl_fail(L, status, &error);
-    lua_createtable(L, 0, 32);
+    lua_createtable(L, 0, 40);
     gl_set_integer(L, "round", info.round);
     gl_set_integer(L, "step", info.step);
     gl_set_integer(L, "commit", info.commit);
@@ -60,7 +94,14 @@ static int store_info(lua_State *L)
     gl_set_text(L, "variant", info.variant);
     gl_set_text(L, "io", info.io);
     gl_set_number(L, "loss_scale", info.loss_scale);
+    gl_set_flag(L, "spill", info.spill);
+    gl_set_flag(L, "exact", info.exact);
+    gl_set_integer(L, "seed", info.seed);
+    gl_set_integer(L, "written", info.written);
     push_names(L, s->store);
+    push_codecs(L, s->store);
+    if (info.compressor != NULL)
+        push_compressor(L, s->store, &info);
     return 1;
 }
 

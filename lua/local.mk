@@ -68,5 +68,6 @@ EXTRA_DIST += \
 	tests/unit/lua/closing.lua \
 	tests/unit/lua/json.lua \
 	tests/unit/lua/module.lua \
+	tests/unit/lua/near.lua \
 	tests/unit/lua/store.lua \
 	tests/unit/lua/tap.lua

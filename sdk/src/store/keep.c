@@ -2,9 +2,11 @@
 /*
  * The residual between memory and storage.
  *
- *     commit     chunks that are unsaved -> their other slots -> (flush,
- * record) open       all of them are read and verified rollback   the same, as
- * of the last commit
+ *     commit     unsaved chunks into their other slots, before flush and record
+ *
+ *     open       all of them are read and verified
+ *
+ *     rollback   the same, as of the last commit
  *
  * What is stored is kappa e, rounded as the next round would round it first of
  * all (STORE.md 2), so that a store that was opened again goes on with the same
