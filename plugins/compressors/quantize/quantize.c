@@ -190,6 +190,23 @@ GY_INLINE_ void round_dynamic(const float *x, size_t n, float s, float inverse,
     }
 }
 
+/* round_linear to nearest by an inverse, without its tests: rounding is odd in
+ * x; |x| inverse is at most L (1 + 2^-21), which is rounded to L; and the last
+ * byte of t is the number of steps. */
+GY_INLINE_ void round_nearest(const float *x, size_t n, float s, float inverse,
+                              int8_t *code, float *kept)
+{
+    const float big = 12582912.0f;
+
+    GY_NO_ALIAS_
+    for (size_t i = 0; i < n; i++) {
+        float t = x[i] * inverse + big;
+
+        code[i] = (int8_t)(uint8_t)gy_to_bits(t);
+        kept[i] = (t - big) * s;
+    }
+}
+
 /* A loop for each set of constants: without tests it is one of vectors. */
 GY_INLINE_ void round_by(const gy_values *v, const float *x, size_t n, float s,
                          float inverse, const int fast, const uint32_t *key,
@@ -204,6 +221,8 @@ GY_INLINE_ void round_by(const gy_values *v, const float *x, size_t n, float s,
             round_dynamic(x, n, s, inverse, fast, 7, NULL, 0, code, kept);
         else
             round_dynamic(x, n, s, inverse, fast, 3, key, counter, code, kept);
+    } else if (fast && key == NULL) {
+        round_nearest(x, n, s, inverse, code, kept);
     } else if (key != NULL) {
         round_linear(x, n, s, inverse, fast, wide ? 127 : 7, key, counter, code,
                      kept);

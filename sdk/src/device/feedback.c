@@ -47,13 +47,51 @@
             a[i] = sum;                                                      \
         }                                                                    \
         return most;                                                         \
-    }                                                                        \
-    attribute static void name##_rest(const float *a, const float *kept,     \
-                                      size_t n, float *e)                    \
-    {                                                                        \
-        NO_ALIAS                                                             \
-        for (size_t i = 0; i < n; i++)                                       \
-            e[i] = a[i] - kept[i];                                           \
+    }
+
+/*
+ * e = a - kept, and the leaf of kept: lane by lane as gyre_device_leaf, in the
+ * same loop, for both would wait for the same loads.  Meanwhile the lines of
+ * the next grain are asked for, one of either array for each that is worked on.
+ */
+enum { LANES = 16, HALF = LANES / 2 };
+typedef float floats __attribute__((vector_size(HALF * sizeof(float))));
+typedef double lanes __attribute__((vector_size(HALF * sizeof(double))));
+
+#define REST_BODY(name, attribute)                                            \
+    attribute static double name(const float *a, const float *kept, size_t n, \
+                                 float *e, const float *const *next)          \
+    {                                                                         \
+        lanes sum[2] = {{0}};                                                 \
+        double lane[LANES];                                                   \
+        size_t i = 0;                                                         \
+                                                                              \
+        for (; i + LANES <= n; i += LANES) {                                  \
+            __builtin_prefetch(next[0] + i);                                  \
+            __builtin_prefetch(next[1] + i);                                  \
+            for (size_t h = 0; h < 2; h++) {                                  \
+                floats x, y;                                                  \
+                lanes wide;                                                   \
+                                                                              \
+                memcpy(&x, kept + i + h * HALF, sizeof(x));                   \
+                memcpy(&y, a + i + h * HALF, sizeof(y));                      \
+                y -= x;                                                       \
+                memcpy(e + i + h * HALF, &y, sizeof(y));                      \
+                wide = __builtin_convertvector(x, lanes);                     \
+                sum[h] += wide * wide;                                        \
+            }                                                                 \
+        }                                                                     \
+        memcpy(lane, sum, sizeof(lane));                                      \
+        for (size_t l = 0; i + l < n; l++) {                                  \
+            double x = (double)kept[i + l];                                   \
+                                                                              \
+            e[i + l] = a[i + l] - kept[i + l];                                \
+            lane[l] += x * x;                                                 \
+        }                                                                     \
+        for (size_t half = LANES / 2; half > 0; half /= 2)                    \
+            for (size_t l = 0; l < half; l++)                                 \
+                lane[l] += lane[l + half];                                    \
+        return lane[0];                                                       \
     }
 
 #if defined(__clang__)
@@ -75,18 +113,25 @@ MIX_BODY(mix_avx2, __attribute__((target("avx2,fma"))))
 MIX_BODY(mix_avx512, AVX512)
 #endif
 
+REST_BODY(rest_scalar, )
+#if defined(__x86_64__)
+REST_BODY(rest_avx2, __attribute__((target("avx2,fma"))))
+REST_BODY(rest_avx512, AVX512)
+#endif
+
 typedef struct loops {
     int32_t (*mix)(const float *g, const float *e, float q, float kappa,
                    size_t n, float *a);
     int32_t (*plain)(const float *g, float q, size_t n, float *a);
-    void (*rest)(const float *a, const float *kept, size_t n, float *e);
+    double (*rest)(const float *a, const float *kept, size_t n, float *e,
+                   const float *const *next);
 } loops;
 
 static const loops by_isa[GYRE_ISA_COUNT] = {
-    {mix_scalar, mix_scalar_plain, mix_scalar_rest},
+    {mix_scalar, mix_scalar_plain, rest_scalar},
 #if defined(__x86_64__)
-    {mix_avx2, mix_avx2_plain, mix_avx2_rest},
-    {mix_avx512, mix_avx512_plain, mix_avx512_rest},
+    {mix_avx2, mix_avx2_plain, rest_avx2},
+    {mix_avx512, mix_avx512_plain, rest_avx512},
 #endif
 };
 
@@ -135,7 +180,6 @@ static float *mix_grain(const gyre_feedback_job *job, uint64_t at, float *room)
  * adding the square of 0 to a lane changes nothing. */
 static double sparse_leaf(const gyre_sparse *sparse)
 {
-    enum { LANES = 16 };
     double lane[LANES] = {0};
 
     for (size_t j = 0; j < sparse->count; j++) {
@@ -172,13 +216,22 @@ static void grain_dense(const gyre_feedback_job *job, uint64_t at,
                         const float *a, gyre_compress *grain,
                         gyre_wire_writer *writer, float *kept)
 {
+    double leaf = 0;
+
     grain->kept = kept;
     gyre_wire_add(writer, gyre_codec_compress(job->codec, grain));
-    if (job->e_next != NULL)
-        by_isa[job->isa].rest(a, kept, grain->n, job->e_next + at);
+    if (job->e_next != NULL) {
+        /* behind the last grain there is none: its own lines do no harm */
+        uint64_t to = at + grain->n < job->n ? at + grain->n : at;
+        const float *next[2] = {job->g + to,
+                                (job->e != NULL ? job->e : job->e_next) + to};
+
+        leaf = by_isa[job->isa].rest(a, kept, grain->n, job->e_next + at, next);
+    } else if (job->leaves != NULL) {
+        leaf = gyre_device_leaf_finite(job->isa, kept, grain->n);
+    }
     if (job->leaves != NULL)
-        job->leaves[at / GYRE_CODEC_GRAIN] =
-            gyre_device_leaf_finite(job->isa, kept, grain->n);
+        job->leaves[at / GYRE_CODEC_GRAIN] = leaf;
 }
 
 void gyre_feedback_run(gyre_feedback_job *job)
