@@ -30,7 +30,8 @@ int bench_update(int argc, char **argv);
  *     --devices LIST     (default: 1..10)
  *     --schemes LIST     host, near, overlap, compression, committed-1,
  *                        committed-10 (default: all)
- *     --optimizer NAME, --elements N, --chunk-elements N, --steps N
+ *     --optimizer NAME, --momentum M, --elements N, --chunk-elements N,
+ *     --steps N
  *     --link MB, --read MB, --write MB   10^6 bytes per second
  *     --ratio R, --residual KIND, --return-dtype TYPE
  *     --throttle own|kernel

@@ -403,6 +403,8 @@ int bench_near(int argc, char **argv)
         {"schemes", "LIST", "host,near,overlap,compression,... (default: all)",
          CLI_TEXT, &w.schemes},
         {"optimizer", "NAME", "(default: adamw)", CLI_TEXT, &o.optimizer},
+        {"momentum", "M", "of sgd, which then keeps a slot", CLI_NUMBER,
+         &o.momentum},
         {"elements", "N", "parameters (default: 8388608)", CLI_COUNT,
          &o.elements},
         {"chunk-elements", "N", "(default: near 32768, for an even share)",

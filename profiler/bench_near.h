@@ -43,6 +43,7 @@ typedef struct near_throttle near_throttle;
 typedef struct near_options {
     const char *path;      /* where `folder` is made */
     const char *optimizer; /* plugin */
+    double momentum;       /* its parameter of this name; 0: not given */
     const char *compressor;
     double ratio; /* of elements that the compressor keeps */
     uint64_t elements;

@@ -23,7 +23,7 @@ typedef struct trial {
     unsigned devices;
     double forward;
     gyre_tensor tensor;
-    gyre_setting setting;
+    gyre_setting setting, momentum;
     gyre_store_spec spec;
     gyre_store_options open;
     char path[3072];
@@ -78,10 +78,13 @@ static void describe(trial *t)
     t->tensor =
         (gyre_tensor){.name = "weights", .rank = 1, .shape = {o->elements}};
     t->setting = (gyre_setting){.name = "ratio", .value = o->ratio};
+    t->momentum = (gyre_setting){.name = "momentum", .value = o->momentum};
     t->spec = (gyre_store_spec){.size = sizeof(t->spec),
                                 .tensors = &t->tensor,
                                 .tensor_count = 1,
                                 .optimizer = o->optimizer,
+                                .settings = &t->momentum,
+                                .setting_count = o->momentum != 0,
                                 .devices = t->place_list,
                                 .device_count = t->devices,
                                 .chunk_elements = o->chunk_elements,
