@@ -140,7 +140,8 @@ static void take_norm(gyre_round *round)
         k = round->clip / (norm + 1e-6);
     if (k < 1) /* else q is as it was, and early updates are reading it */
         round->q = (float)(1.0 / (round->scale * round->denominator) * k);
-    round->late &= k < 1; /* else it is the same, and k is 1 */
+    if (round->late && k == 1) /* not when early: updates are reading it */
+        round->late = false;   /* it is the same */
     round->report.norm = norm;
     round->report.norm_clipped = norm * k;
     round->report.clip_coefficient = k;
