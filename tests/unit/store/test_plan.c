@@ -404,10 +404,10 @@ static void test_memory_per_chunk_is_bounded(void **state)
         }
         /* The table is 64 bytes: two entries of 24 and a place of 16.  With
          * the commit's image (24), the fresh entry, counter and state of a
-         * round (24 + 8 + 1) and two places in the queue (2 * 24) 169; the
+         * round (24 + 8 + 1) and two places in the queue (2 * 16) 153; the
          * image is rounded up to a page. */
         assert_true(many > few);
-        assert_true(many - few <= 169 * (plan.chunks - few_chunks) + 4096);
+        assert_true(many - few <= 153 * (plan.chunks - few_chunks) + 4096);
     }
 }
 
