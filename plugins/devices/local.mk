@@ -4,6 +4,7 @@ if HAVE_OPENCL
 plugin_LTLIBRARIES += plugins/devices/opencl.la
 plugins_devices_opencl_la_SOURCES = \
 	plugins/devices/opencl/cl.h \
+	plugins/devices/opencl/cl_birth.c \
 	plugins/devices/opencl/cl_build.c \
 	plugins/devices/opencl/cl_fetch.c \
 	plugins/devices/opencl/cl_lane.c \

@@ -6,55 +6,11 @@
  */
 #include "config.h"
 
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-
-#include "fixture.h"
-
-#include <dlfcn.h>
+#include "born.h"
 
 enum { BEFORE = 16, STRIDE = 3 };
 
-static struct {
-    __typeof__(&clGetPlatformIDs) platforms;
-    __typeof__(&clGetDeviceIDs) devices;
-    __typeof__(&clCreateContext) create_context;
-    __typeof__(&clReleaseContext) release_context;
-    __typeof__(&clCreateBuffer) create_buffer;
-    __typeof__(&clReleaseMemObject) release_buffer;
-} cl;
-
 static cl_context context;
-
-static void find(void *library, const char *name, void *out)
-{
-    void *at = dlsym(library, name);
-
-    memcpy(out, &at, sizeof(at));
-}
-
-/* NULL, or what is missing. */
-static const char *open_context(void)
-{
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    cl_platform_id platform;
-    cl_device_id id;
-    cl_int code;
-
-    if (library == NULL)
-        return "no libOpenCL.so.1";
-    find(library, "clGetPlatformIDs", &cl.platforms);
-    find(library, "clGetDeviceIDs", &cl.devices);
-    find(library, "clCreateContext", &cl.create_context);
-    find(library, "clReleaseContext", &cl.release_context);
-    find(library, "clCreateBuffer", &cl.create_buffer);
-    find(library, "clReleaseMemObject", &cl.release_buffer);
-    if (cl.platforms(1, &platform, NULL) != CL_SUCCESS ||
-        cl.devices(platform, CL_DEVICE_TYPE_ALL, 1, &id, NULL) != CL_SUCCESS)
-        return "no OpenCL device";
-    context = cl.create_context(NULL, 1, &id, NULL, NULL, &code);
-    return code == CL_SUCCESS ? NULL : "no OpenCL context";
-}
 
 /* A tensor's gradient as f32, every third element, from byte 16 on. */
 static gyre_status give_born(fixture *f, gyre_round *round, const model *m,
@@ -68,16 +24,13 @@ static gyre_status give_born(fixture *f, gyre_round *round, const model *m,
                        .dtype = GYRE_F32,
                        .stride = STRIDE,
                        .offset = BEFORE};
-    cl_int code;
     cl_mem buffer;
     gyre_status status;
 
     gradient_fill(seed, tensor, 0, n, plain);
     for (size_t i = 0; i < n; i++)
         spread[BEFORE / sizeof(float) + i * STRIDE] = plain[i];
-    buffer = cl.create_buffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                              bytes, spread, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    buffer = born_buffer(context, bytes, spread);
     g.data = buffer;
     status = gyre_round_gradient(round, tensor, 0, n, &g, &f->error);
     cl.release_buffer(buffer);
@@ -141,13 +94,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_end),
     };
-    const char *missing = open_context();
+    const char *missing = born_open();
     int failed;
 
     if (missing != NULL) {
         printf("1..0 # SKIP %s\n", missing);
         return 0;
     }
+    context = born_context();
     failed = cmocka_run_group_tests_name("store: born on a device", tests, NULL,
                                          NULL);
     cl.release_context(context);

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients compressed where they are born: in OpenCL memory.
+ *
+ * A script is what may change numbers: compressor, residual, clip.  A way is
+ * what may not: all tensors from the host, all from the device, or now from
+ * here and now from there, in pieces, with the store opened again in between.
+ * Contents, digests and the bits of all norms are those of the host's way, and
+ * the ledger counts what crossed.  Skips without an OpenCL device.
+ */
+#include "config.h"
+
+#include "born.h"
+
+#include "store/store.h"
+
+enum { ROUNDS = 7, SPOILT = 2, SPIKE = 3, ABSENT = 8, PAUSED = 6, DTYPES = 4 };
+
+typedef struct script {
+    const char *compressor;
+    gyre_setting settings[4];
+    size_t setting_count;
+    gyre_residual residual;
+    double clip;
+    bool late, early, spill;
+} script;
+
+static const script scripts[] = {
+    {.compressor = "quantize", .clip = 0.5},
+    {.compressor = "quantize",
+     .settings = {{"bits", 4}, {"rounding", 1}, {"block", 64}},
+     .setting_count = 3,
+     .residual = GYRE_RESIDUAL_VOLATILE,
+     .clip = 0.5,
+     .late = true,
+     .spill = true},
+    {.compressor = "quantize",
+     .settings = {{"map", 1}},
+     .setting_count = 1,
+     .residual = GYRE_RESIDUAL_OFF,
+     .early = true},
+    {.compressor = "quantize",
+     .settings = {{"map", 1}, {"bits", 4}, {"rounding", 1}, {"block", 1024}},
+     .setting_count = 4},
+    {.compressor = "quantize",
+     .settings = {{"map", 1}, {"rounding", 1}, {"block", 32}},
+     .setting_count = 3,
+     .clip = 2,
+     .late = true},
+};
+enum { SCRIPTS = sizeof(scripts) / sizeof(scripts[0]) };
+
+typedef enum way { HERE, BORN, BOTH, WAYS } way;
+
+typedef struct outcome {
+    snapshot end;
+    gyre_round_report report[ROUNDS];
+    gyre_ledger ledger;
+    uint64_t grains; /* that had a gradient in a round that was not skipped */
+    uint64_t born_memory;
+} outcome;
+
+static cl_context context, other_context;
+
+/* ---- pieces ----------------------------------------------------------- */
+
+/* Both sides are given the same bytes: dtypes go by tensor. */
+static gyre_dtype dtype_of(size_t tensor)
+{
+    static const gyre_dtype list[DTYPES] = {GYRE_F32, GYRE_F64, GYRE_BF16,
+                                            GYRE_F16};
+
+    return list[tensor % DTYPES];
+}
+
+static gyre_status give_piece(fixture *f, gyre_round *round, size_t tensor,
+                              uint64_t first, size_t n, const float *values,
+                              bool born, cl_context where)
+{
+    gyre_dtype dtype = dtype_of(tensor);
+    size_t size = gyre_dtype_bytes(dtype), stride = 1 + tensor % 3;
+    size_t before = 8 * (tensor % 2), bytes = before + n * stride * size;
+    char *spread = calloc(1, bytes);
+    gyre_gradient g = {.kind = born ? GYRE_OPENCL_MEMORY : GYRE_HOST_MEMORY,
+                       .dtype = dtype,
+                       .stride = (int64_t)stride,
+                       .offset = before};
+    cl_mem buffer = NULL;
+    gyre_status status;
+
+    for (size_t i = 0; i < n; i++)
+        gyre_from_f32(dtype, values + i, spread + before + i * stride * size,
+                      1);
+    if (born)
+        buffer = born_buffer(where, bytes, spread);
+    g.data = born ? (const void *)buffer : spread;
+    status = gyre_round_gradient(round, tensor, first, n, &g, &f->error);
+    if (born)
+        cl.release_buffer(buffer);
+    free(spread);
+    return status;
+}
+
+/* Whole, or the second half first and each half from elsewhere. */
+static void give_all_of(fixture *f, gyre_round *round, const model *m,
+                        size_t tensor, uint64_t seed, float scale, way w)
+{
+    size_t n = (size_t)m->elements[tensor], half = n / 2;
+    uint64_t turn = (seed + tensor) % 5;
+    float *g = calloc(n, sizeof(float));
+
+    gradient_fill(seed, tensor, 0, n, g);
+    for (size_t i = 0; i < n; i++)
+        g[i] *= scale;
+    if (w != BOTH || turn < 2) {
+        good(f, give_piece(f, round, tensor, 0, n, g,
+                           w == BORN || (w == BOTH && turn == 0), context));
+    } else {
+        cl_context where = turn == 4 ? other_context : context;
+
+        good(f, give_piece(f, round, tensor, half, n - half, g + half,
+                           turn == 2, context));
+        if (half > 0)
+            good(f, give_piece(f, round, tensor, 0, half, g, turn > 2, where));
+        assert_int_equal(
+            give_piece(f, round, tensor, 0, 1, g, turn == 2, context),
+            GYRE_DUPLICATE);
+    }
+    free(g);
+}
+
+/* ---- rounds ----------------------------------------------------------- */
+
+/* The script of a round: which tensors come in which micro-batch. */
+static bool comes(size_t tensor, int r, uint32_t micro)
+{
+    if (tensor == ABSENT && r == 4)
+        return false;
+    return !(tensor == ABSENT - 1 && r % 2 == 1 && micro == 1);
+}
+
+static void fill_round(fixture *f, gyre_round *round, const model *m, int r,
+                       uint32_t micros, way w)
+{
+    for (uint32_t k = 0; k < micros; k++) {
+        for (size_t i = 0; i < m->count; i++) {
+            uint64_t seed = (uint64_t)r * 16 + k + 1;
+            float scale = r == SPIKE && i == 3 ? 1000.0f : 1.0f;
+
+            if ((m->tensors[i].flags & GYRE_TENSOR_FROZEN) ||
+                m->elements[i] == 0)
+                continue;
+            if (r == SPOILT && i == 4 && k + 1 == micros)
+                scale = INFINITY;
+            if (comes(i, r, k))
+                give_all_of(f, round, m, i, seed, scale, w);
+            else
+                good(f, gyre_round_absent(round, i, &f->error));
+        }
+        if (k + 1 < micros)
+            good(f, gyre_round_next(round, &f->error));
+    }
+}
+
+static void one_round(fixture *f, const model *m, const script *s, int r, way w,
+                      outcome *out)
+{
+    gyre_round_options options = round_options();
+    gyre_round_report *report = &out->report[r];
+    gyre_round *round;
+
+    options.clip = s->clip;
+    options.late_clip = s->late;
+    options.early = s->early;
+    options.micro_batches = r % 2 == 1 ? 2 : 1;
+    options.loss_scale = r == 5 ? 8 : 4;
+    round = fixture_open_round(f, &options);
+    if (r == 5) { /* begun, given up, and begun again */
+        give_all_of(f, round, m, 3, 99, 1, w);
+        good(f, gyre_round_abort(round, &f->error));
+        round = fixture_open_round(f, &options);
+    }
+    fill_round(f, round, m, r, options.micro_batches, w);
+    report->size = sizeof(*report);
+    good(f, gyre_round_finish(round, NULL, 0, report, &f->error));
+    assert_int_equal(report->skipped, r == SPOILT);
+    for (size_t i = 0; i < m->count && r != SPOILT; i++)
+        if (!(m->tensors[i].flags & GYRE_TENSOR_FROZEN) && comes(i, r, 0))
+            out->grains += (m->elements[i] + GYRE_GRAIN - 1) / GYRE_GRAIN;
+}
+
+static outcome run(const model *m, const script *s, way w, uint32_t every)
+{
+    gyre_store_spec spec = spec_of(m);
+    gyre_store_options options = plain_options();
+    gyre_store_plan plan = {.size = sizeof(plan)};
+    outcome out = {0};
+    fixture f;
+
+    fixture_begin(&f);
+    fixture_devices(&f, &spec, 2);
+    spec.chunk_elements = 2048;
+    spec.compressor = s->compressor;
+    spec.compressor_settings = s->settings;
+    spec.compressor_setting_count = s->setting_count;
+    spec.residual = s->residual;
+    spec.spill = s->spill;
+    spec.seed = 7;
+    options.commit_every = every;
+    good(&f, gyre_store_make_plan(f.context, &spec, &options, &plan, &f.error));
+    out.born_memory = plan.born_memory_bytes;
+    fixture_create(&f, m, &spec, &options);
+    for (int r = 0; r < ROUNDS; r++) {
+        if (r == PAUSED && w == BOTH && s->residual != GYRE_RESIDUAL_VOLATILE) {
+            good(&f, gyre_store_commit(f.store, NULL, 0, &f.error));
+            fixture_close(&f);
+            fixture_open(&f, &options);
+        }
+        one_round(&f, m, s, r, w, &out);
+    }
+    good(&f, gyre_store_ledger(f.store, &out.ledger, &f.error));
+    assert_int_equal(f.store->birth != NULL, w != HERE);
+    out.end = snapshot_of(&f, m);
+    fixture_end(&f);
+    return out;
+}
+
+/* ---- what must be ----------------------------------------------------- */
+
+static void same_bits(double a, double b, const char *what, int r)
+{
+    if (memcmp(&a, &b, sizeof(a)) != 0 && !(isnan(a) && isnan(b)))
+        fail_msg("%s of round %d: %a, not %a", what, r, b, a);
+}
+
+static void expect_same(const outcome *want, const outcome *have)
+{
+    for (int r = 0; r < ROUNDS; r++) {
+        const gyre_round_report *a = &want->report[r], *b = &have->report[r];
+
+        same_bits(a->norm, b->norm, "norm", r);
+        same_bits(a->norm_clipped, b->norm_clipped, "norm_clipped", r);
+        same_bits(a->norm_compressed, b->norm_compressed, "norm_compressed", r);
+    }
+    expect_same_contents(&want->end, &have->end);
+}
+
+/* Payloads and leaves cross, and of the residual what is committed; the
+ * skipped round's leaves as well. */
+static void expect_ledger(const outcome *o, const model *m, const script *s)
+{
+    const gyre_ledger *l = &o->ledger;
+    uint64_t all = 0, skipped = 0;
+
+    for (size_t i = 0; i < m->count; i++)
+        if (!(m->tensors[i].flags & GYRE_TENSOR_FROZEN))
+            all += (m->elements[i] + GYRE_GRAIN - 1) / GYRE_GRAIN;
+    assert_true(l->born_payload > 0);
+    assert_int_equal(l->born_gradient, 0);
+    assert_int_equal(l->born_residual, s->residual == GYRE_RESIDUAL_COMMITTED
+                                           ? l->residual_down
+                                           : 0);
+    if (s->late || s->early) /* some of the skipped round was compressed */
+        return;
+    if (s->clip == 0)
+        skipped = l->born_leaves / 8 - 2 * o->grains - all;
+    assert_true(skipped < all);
+    assert_int_equal(l->born_leaves, 8 * (2 * o->grains + all + skipped));
+    if (s->clip > 0)
+        assert_int_equal(l->born_payload, l->gradient_down);
+}
+
+static void test_same_bits_wherever_they_are_born(void **state)
+{
+    model m = {0};
+
+    (void)state;
+    model_mixed(&m);
+    for (int i = 0; i < SCRIPTS; i++) {
+        outcome here = run(&m, &scripts[i], HERE, 1);
+        outcome born = run(&m, &scripts[i], BORN, 1);
+        outcome both = run(&m, &scripts[i], BOTH, 1);
+
+        assert_int_equal(here.ledger.born_payload, 0);
+        assert_true(here.born_memory > 0);
+        expect_same(&here, &born);
+        expect_ledger(&born, &m, &scripts[i]);
+        expect_same(&here, &both);
+        assert_true(both.ledger.born_payload > 0);
+        assert_true(both.ledger.born_gradient > 0);
+    }
+    model_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits_wherever_they_are_born),
+    };
+    const char *missing = born_open();
+    int failed;
+
+    if (missing != NULL) {
+        printf("1..0 # SKIP %s\n", missing);
+        return 0;
+    }
+    context = born_context();
+    other_context = born_context();
+    failed = cmocka_run_group_tests_name("store: compressed where born", tests,
+                                         NULL, NULL);
+    cl.release_context(other_context);
+    cl.release_context(context);
+    return failed;
+}
