@@ -17,6 +17,7 @@ if HAVE_CUDA
 plugin_LTLIBRARIES += plugins/devices/cuda.la
 plugins_devices_cuda_la_SOURCES = \
 	plugins/devices/cuda/cu.h \
+	plugins/devices/cuda/cu_birth.c \
 	plugins/devices/cuda/cu_build.c \
 	plugins/devices/cuda/cu_fetch.c \
 	plugins/devices/cuda/cu_lane.c \

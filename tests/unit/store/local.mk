@@ -70,15 +70,12 @@ tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
 
-if HAVE_OPENCL
+# Gradients born on a device.
 check_PROGRAMS += tests/unit/store/test_birth tests/unit/store/test_born
-tests_unit_store_test_birth_SOURCES = tests/unit/store/born.h \
+tests_unit_store_test_birth_SOURCES = tests/unit/born.h \
 	tests/unit/store/test_birth.c
 tests_unit_store_test_birth_LDADD = $(store_LDADD)
-tests_unit_store_test_birth_CFLAGS = $(AM_CFLAGS) $(OPENCL_CFLAGS)
-tests_unit_store_test_born_SOURCES = tests/unit/store/born.h \
+tests_unit_store_test_born_SOURCES = tests/unit/born.h \
 	tests/unit/store/test_born.c
 tests_unit_store_test_born_LDADD = $(store_LDADD)
-tests_unit_store_test_born_CFLAGS = $(AM_CFLAGS) $(OPENCL_CFLAGS)
 slow_tests += tests/unit/store/test_birth tests/unit/store/test_born
-endif
