@@ -84,7 +84,8 @@ typedef struct outcome {
     snapshot end;
     gyre_round_report report[ROUNDS];
     gyre_ledger ledger;
-    uint64_t grains; /* that had a gradient in a round that was not skipped */
+    uint64_t grains_of_round[ROUNDS]; /* that had a gradient */
+    uint64_t grains;                  /* in all that were not skipped */
     uint64_t born_memory;
 } outcome;
 
@@ -209,9 +210,11 @@ static void one_round(fixture *f, const model *m, const script *s, int r, way w,
     report->size = sizeof(*report);
     good(f, gyre_round_finish(round, NULL, 0, report, &f->error));
     assert_int_equal(report->skipped, r == SPOILT);
-    for (size_t i = 0; i < m->count && r != SPOILT; i++)
+    for (size_t i = 0; i < m->count; i++)
         if (!(m->tensors[i].flags & GYRE_TENSOR_FROZEN) && comes(i, r, 0))
-            out->grains += (m->elements[i] + GYRE_GRAIN - 1) / GYRE_GRAIN;
+            out->grains_of_round[r] +=
+                (m->elements[i] + GYRE_GRAIN - 1) / GYRE_GRAIN;
+    out->grains += r != SPOILT ? out->grains_of_round[r] : 0;
 }
 
 static outcome run(const model *m, const script *s, way w, uint32_t every)
@@ -270,29 +273,41 @@ static void expect_same(const outcome *want, const outcome *have)
     expect_same_contents(&want->end, &have->end);
 }
 
-/* Payloads and leaves cross, and of the residual what is committed; the
- * skipped round's leaves as well. */
+static uint64_t grains_of(uint64_t elements)
+{
+    return (elements + GYRE_GRAIN - 1) / GYRE_GRAIN;
+}
+
+/* By the formula: payloads, 8 bytes a grain for the norm before and 8 for the
+ * one after compression, and of the residual what is committed.  A skipped
+ * round has leaves, and where it streams some of it was compressed. */
 static void expect_ledger(const outcome *o, const model *m, const script *s)
 {
+    const bool streams = s->late || s->early || s->clip == 0;
     const gyre_ledger *l = &o->ledger;
-    uint64_t all = 0, skipped = 0;
+    uint64_t leaves = 2 * o->grains, all = 0;
 
     for (size_t i = 0; i < m->count; i++)
         if (!(m->tensors[i].flags & GYRE_TENSOR_FROZEN))
-            all += (m->elements[i] + GYRE_GRAIN - 1) / GYRE_GRAIN;
-    assert_true(l->born_payload > 0);
+            all += grains_of(m->elements[i]);
     assert_int_equal(l->born_gradient, 0);
     assert_int_equal(l->born_residual, s->residual == GYRE_RESIDUAL_COMMITTED
                                            ? l->residual_down
                                            : 0);
-    if (s->late || s->early) /* some of the skipped round was compressed */
-        return;
-    if (s->clip == 0)
-        skipped = l->born_leaves / 8 - 2 * o->grains - all;
-    assert_true(skipped < all);
-    assert_int_equal(l->born_leaves, 8 * (2 * o->grains + all + skipped));
-    if (s->clip > 0)
+    assert_true(l->born_leaves >= 8 * (leaves + all));
+    assert_true(l->born_leaves <= 8 * (leaves + (streams ? 2 : 1) * all));
+    assert_true(l->born_payload > 0);
+    assert_true(l->born_payload >= l->gradient_down);
+    if (!streams)
         assert_int_equal(l->born_payload, l->gradient_down);
+    for (int r = 0; r < ROUNDS; r++) {
+        const gyre_ledger *one = &o->report[r].ledger;
+
+        if (r == SPOILT)
+            continue;
+        assert_int_equal(one->born_payload, one->gradient_down);
+        assert_int_equal(one->born_leaves, 16 * o->grains_of_round[r]);
+    }
 }
 
 static void test_same_bits_wherever_they_are_born(void **state)
@@ -317,10 +332,174 @@ static void test_same_bits_wherever_they_are_born(void **state)
     model_free(&m);
 }
 
+/* ---- what cannot be done there ---------------------------------------- */
+
+/* One round from the device; every element of it is copied to the host. */
+static void test_a_codec_without_an_encoder(void **state)
+{
+    static const script global = {.compressor = "topk",
+                                  .settings = {{"scope", 1}, {"ratio", 0.1}},
+                                  .setting_count = 2};
+    gyre_store_spec spec;
+    model m = {0};
+    outcome out = {0};
+    fixture f;
+
+    (void)state;
+    model_mixed(&m);
+    for (int side = HERE; side <= BORN; side++) {
+        fixture_begin(&f);
+        spec = spec_of(&m);
+        spec.compressor = global.compressor;
+        spec.compressor_settings = global.settings;
+        spec.compressor_setting_count = global.setting_count;
+        fixture_create(&f, &m, &spec, NULL);
+        one_round(&f, &m, &global, 0, (way)side, &out);
+        one_round(&f, &m, &global, 1, (way)side, &out);
+        good(&f, gyre_store_ledger(f.store, &out.ledger, &f.error));
+        assert_int_equal(f.store->birth_refused, side == BORN);
+        assert_null(f.store->birth);
+        assert_int_equal(out.ledger.born_payload, 0);
+        assert_true((out.ledger.born_gradient > 0) == (side == BORN));
+        if (side == HERE) {
+            out.end = snapshot_of(&f, &m);
+        } else {
+            snapshot end = snapshot_of(&f, &m);
+
+            expect_same_contents(&out.end, &end);
+        }
+        fixture_end(&f);
+    }
+    model_free(&m);
+}
+
+static gyre_plugin broken;
+static gyre_codec_encoder no_program;
+static const void *(*good_extension)(const char *id);
+
+static const void *broken_extension(const char *id)
+{
+    return strcmp(id, GYRE_CODEC_ENCODE) == 0 ? &no_program
+                                              : good_extension(id);
+}
+
+static const gyre_module *broken_entry(void)
+{
+    static const gyre_plugin *const plugins[] = {&broken};
+    static gyre_module module = {.magic = GYRE_PLUGIN_MAGIC,
+                                 .size = sizeof(module),
+                                 .abi_major = GYRE_PLUGIN_ABI_MAJOR,
+                                 .abi_minor = GYRE_PLUGIN_ABI_MINOR,
+                                 .plugins = plugins,
+                                 .count = 1};
+
+    module.build = broken.build;
+    return &module;
+}
+
+/* The error tells tensor, compressor and the compiler's words, and nothing is
+ * changed: the same piece may come from the host. */
+static void test_an_encoder_that_does_not_build(void **state)
+{
+    const gyre_plugin *quantize = NULL;
+    const float value = 1;
+    gyre_store_spec spec;
+    gyre_round *round;
+    model m = {0};
+    fixture f;
+
+    (void)state;
+    model_add(&m, "w", 1, 0, 0);
+    fixture_begin(&f);
+    good(&f, gyre_plugin_find(f.context, GYRE_KIND_COMPRESSOR, "quantize",
+                              &quantize, &f.error));
+    broken = *quantize;
+    broken.name = "broken";
+    good_extension = quantize->extension;
+    broken.extension = broken_extension;
+    no_program =
+        (gyre_codec_encoder){sizeof(no_program), "no_such_name = 1;", NULL};
+    good(&f, gyre_plugin_add(f.context, broken_entry, &f.error));
+    spec = spec_of(&m);
+    spec.compressor = "broken";
+    fixture_create(&f, &m, &spec, NULL);
+    round = fixture_open_round(&f, NULL);
+    for (int twice = 0; twice < 2; twice++) {
+        expect(&f, give_piece(&f, round, 0, 0, 1, &value, true, 0),
+               GYRE_PLUGIN_BAD);
+        unit_assert_text(&f.error, "tensor w");
+        unit_assert_text(&f.error, "compressor broken, encoder");
+        unit_assert_text(&f.error, "no_such_name");
+    }
+    good(&f, give_piece(&f, round, 0, 0, 1, &value, false, 0));
+    good(&f, gyre_round_finish(round, NULL, 0, NULL, &f.error));
+    fixture_end(&f);
+    model_free(&m);
+}
+
+/* Every request for memory fails once while pieces come: nothing is changed,
+ * and the same piece is taken when it comes again. */
+static void test_memory_runs_out(void **state)
+{
+    gyre_store_spec spec;
+    snapshot first = {0};
+    model m = {0};
+    fixture f;
+    uint64_t n;
+
+    (void)state;
+    model_mixed(&m);
+    fixture_begin(&f);
+    spec = spec_of(&m);
+    spec.compressor = "topk";
+    fixture_create(&f, &m, &spec, NULL);
+    for (n = 1;; n++) {
+        gyre_round *round = fixture_open_round(&f, NULL);
+        bool failed = false;
+
+        f.memory.fail_at = f.memory.requests + n;
+        for (size_t i = 0; i < m.count; i++) {
+            float g[8] = {1, -2, 3, -4, 5, -6, 7, -8};
+            size_t count = m.elements[i] < 8 ? (size_t)m.elements[i] : 8;
+            gyre_status status;
+
+            if ((m.tensors[i].flags & GYRE_TENSOR_FROZEN) || count == 0)
+                continue;
+            status = give_piece(&f, round, i, 0, count, g, true, 0);
+            if (status != GYRE_OK) {
+                assert_int_equal(status, GYRE_NO_MEMORY);
+                assert_false(failed);
+                failed = true;
+                f.memory.fail_at = 0;
+                good(&f, give_piece(&f, round, i, 0, count, g, true, 0));
+            }
+        }
+        f.memory.fail_at = 0;
+        good(&f, gyre_round_abort(round, &f.error));
+        if (n == 1)
+            first = snapshot_of(&f, &m);
+        if (!failed)
+            break;
+        fixture_close(&f); /* and with it the birthplace */
+        fixture_open(&f, NULL);
+    }
+    assert_true(n > 5);
+    {
+        snapshot last = snapshot_of(&f, &m);
+
+        expect_same_contents(&first, &last);
+    }
+    fixture_end(&f);
+    model_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_wherever_they_are_born),
+        cmocka_unit_test(test_a_codec_without_an_encoder),
+        cmocka_unit_test(test_an_encoder_that_does_not_build),
+        cmocka_unit_test(test_memory_runs_out),
     };
     const char *missing = born_open();
     int failed;
