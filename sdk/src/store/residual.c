@@ -74,12 +74,19 @@ static gyre_feedback_job job_of(const gyre_round *round, uint64_t chunk,
     return job;
 }
 
+static void note_overflow(gyre_round *round, size_t tensor)
+{
+    size_t none = 0;
+
+    atomic_compare_exchange_strong(&round->overflown, &none, tensor + 1);
+}
+
 bool gyre_round_compress(gyre_round *round, uint64_t chunk, uint8_t *wire,
                          gyre_taken *out)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t first = gyre_layout_first_grain(layout, chunk);
-    size_t cursor = GYRE_RUN_FIRST, none = 0;
+    size_t cursor = GYRE_RUN_FIRST;
     bool fed = false;
     gyre_run run;
 
@@ -95,10 +102,10 @@ bool gyre_round_compress(gyre_round *round, uint64_t chunk, uint8_t *wire,
         }
         job.wire = wire + out->bytes;
         job.leaves = round->kept_leaves + first + run.at / GYRE_GRAIN;
+        job.mixed = fed && round->surveyed;
         gyre_feedback_run(&job);
         if (!job.finite) {
-            atomic_compare_exchange_strong(&round->overflown, &none,
-                                           run.tensor + 1);
+            note_overflow(round, run.tensor);
             return false;
         }
         out->payload += payload_bytes(job.codec, job.wire, run.n);
@@ -134,7 +141,9 @@ static uint64_t count_surveyed(const gyre_round *round)
     return elements;
 }
 
-static void survey_pass(gyre_round *round, uint32_t pass, void *summary,
+/* Where there is a residual, pass 0 leaves a in its other version, which nobody
+ * reads before the round is adopted; what comes later finds it there. */
+static bool survey_pass(gyre_round *round, uint32_t pass, void *summary,
                         uint64_t elements)
 {
     const gyre_layout *layout = &round->store->layout;
@@ -148,9 +157,15 @@ static void survey_pass(gyre_round *round, uint32_t pass, void *summary,
 
             if (round->skip[run.tensor])
                 continue;
+            job.mixed = pass > 0 && job.e_next != NULL;
             gyre_feedback_survey(&job, pass, elements, summary);
+            if (!job.finite) {
+                note_overflow(round, run.tensor);
+                return false;
+            }
         }
     }
+    return true;
 }
 
 gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
@@ -160,6 +175,7 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
     void *summary = gyre_alloc(store->context, bytes, 1);
     uint64_t elements = count_surveyed(round);
     uint32_t pass = 0;
+    bool finite;
 
     if (summary == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY,
@@ -168,12 +184,14 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
     memset(round->decided, 0, gyre_codec_decided_bytes(store->codec));
     do {
         memset(summary, 0, bytes);
-        survey_pass(round, pass, summary, elements);
-    } while (gyre_codec_decide(store->codec, pass++, summary, elements,
+        finite = survey_pass(round, pass, summary, elements);
+    } while (finite &&
+             gyre_codec_decide(store->codec, pass++, summary, elements,
                                store->layout.train_grains * GYRE_GRAIN,
                                round->decided));
     gyre_free(store->context, summary, bytes, 1);
-    return GYRE_OK;
+    round->surveyed = finite;
+    return finite ? GYRE_OK : gyre_round_tell_overflow(round, error);
 }
 
 /* ---- adopting --------------------------------------------------------- */
