@@ -77,7 +77,7 @@ typedef struct gyre_attention_options {
     size_t size;
     /* What to compute and how; `pass` is not read.  With forward set: those
      * plans instead, which must outlive the attention. */
-    const struct gyre_plan_request *request;
+    const gyre_plan_request *request;
     const gyre_plan *forward, *backward;
     uint32_t forward_only; /* 1: no backward pass, and nothing kept for it */
     /* Deterministic mode: every sequence is cut in so many tiles (fewer when

@@ -8,6 +8,8 @@ attention_sources = $(attention_kernel_sources) \
 	sdk/src/attention/executor.h \
 	sdk/src/attention/flight.c \
 	sdk/src/attention/leaves.c \
+	sdk/src/attention/make.c \
+	sdk/src/attention/make.h \
 	sdk/src/attention/queue.c \
 	sdk/src/attention/slots.c \
 	sdk/src/attention/step.c

@@ -3,6 +3,7 @@ plan_sources = \
 	sdk/src/plan/build.c \
 	sdk/src/plan/count.c \
 	sdk/src/plan/create.c \
+	sdk/src/plan/info.c \
 	sdk/src/plan/layout.c \
 	sdk/src/plan/mask.c \
 	sdk/src/plan/order.c \
