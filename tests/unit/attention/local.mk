@@ -5,4 +5,6 @@ check_PROGRAMS += \
 attention_schedules = tests/unit/attention/schedules.c \
 	tests/unit/attention/schedules.h
 tests_unit_attention_test_bytes_SOURCES = \
-	tests/unit/attention/test_bytes.c $(attention_schedules)
+	tests/unit/attention/test_bytes.c \
+	tests/unit/attention/counted.c tests/unit/attention/counted.h \
+	$(attention_schedules)
