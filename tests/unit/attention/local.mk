@@ -2,9 +2,11 @@
 include tests/unit/attention/exec.mk
 
 check_PROGRAMS += \
-	tests/unit/attention/test_bytes
+	tests/unit/attention/test_bytes \
+	tests/unit/attention/test_checks
 
-attention_schedules = tests/unit/attention/schedules.c \
+attention_schedules = tests/unit/attention/counted.c \
+	tests/unit/attention/counted.h tests/unit/attention/schedules.c \
 	tests/unit/attention/schedules.h
 tests_unit_attention_test_bytes_SOURCES = \
 	tests/unit/attention/test_bytes.c $(attention_schedules)
@@ -16,3 +18,5 @@ check_PROGRAMS += \
 	tests/unit/attention/test_kernel
 tests_unit_attention_test_kernel_SOURCES = \
 	tests/unit/attention/test_kernel.c $(kernel_case)
+tests_unit_attention_test_checks_SOURCES = \
+	tests/unit/attention/test_checks.c $(attention_schedules)
