@@ -55,6 +55,35 @@ GYRE_API const char *gyre_layout_name(uint32_t layout);
 GYRE_API gyre_status gyre_layout_parse(const char *name, uint32_t *out,
                                        gyre_error *error);
 
+/* ---- plans as files ---------------------------------------------------- */
+
+typedef struct gyre_plan gyre_plan;
+
+/* Takes `size` bytes; the first status that is not OK ends the writing and is
+ * what the writer returns. */
+typedef gyre_status gyre_plan_write(void *user, const void *data, size_t size,
+                                    gyre_error *error);
+
+/* All of a plan, as text or as bytes; gyre-plan(5) describes both.  The same
+ * plan gives the same bytes.  Any thread.  Errors: NO_MEMORY, and those of
+ * `write`. */
+GYRE_API gyre_status gyre_plan_write_text(const gyre_plan *plan,
+                                          gyre_plan_write *write, void *user,
+                                          gyre_error *error);
+GYRE_API gyre_status gyre_plan_write_binary(const gyre_plan *plan,
+                                            gyre_plan_write *write, void *user,
+                                            gyre_error *error);
+
+/* Read either back; `file` names the bytes in messages.  What comes out has
+ * ids that exist and nothing more is promised: prove it.  gyre_plan_free ends
+ * it.  Any thread.  Errors: FORMAT with the line or byte, CORRUPT (the sum of
+ * a binary plan), NO_MEMORY. */
+GYRE_API gyre_status gyre_plan_read(gyre_context *context, const char *file,
+                                    const void *data, size_t size,
+                                    gyre_plan **out, gyre_error *error);
+/* NULL: nothing.  The context must still be there. */
+GYRE_API void gyre_plan_free(gyre_plan *plan);
+
 #ifdef __cplusplus
 }
 #endif
