@@ -4,6 +4,7 @@ plan_sources = \
 	sdk/src/plan/build.c \
 	sdk/src/plan/count.c \
 	sdk/src/plan/create.c \
+	sdk/src/plan/diff.c \
 	sdk/src/plan/layout.c \
 	sdk/src/plan/load.c \
 	sdk/src/plan/mask.c \
@@ -14,6 +15,8 @@ plan_sources = \
 	sdk/src/plan/rows.c \
 	sdk/src/plan/save.c \
 	sdk/src/plan/text.c \
-	sdk/src/plan/value.c
+	sdk/src/plan/time.c \
+	sdk/src/plan/value.c \
+	sdk/src/plan/visit.c
 
 gyre_include_HEADERS += sdk/include/gyre/plan.h

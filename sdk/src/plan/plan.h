@@ -238,6 +238,12 @@ gyre_status gyre_plan_order_make(const gyre_plan *plan, uint32_t rank,
                                  gyre_plan_order *out, gyre_error *error);
 void gyre_plan_order_free(gyre_plan_order *order);
 
+/* ---- looking (visit.c) ------------------------------------------------ */
+
+/* Op `index`, which is of unit `unit`; begin and end are 0. */
+void gyre_plan_step_fill(const gyre_plan *plan, uint32_t rank, uint32_t unit,
+                         uint32_t index, gyre_plan_step *out);
+
 /* ---- counting (count.c) ----------------------------------------------- */
 
 /* Sent and received of one rank by phase index; arrays [phase_count]. */
