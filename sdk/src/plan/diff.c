@@ -6,7 +6,6 @@
  */
 #include "plan/plan.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { TEXT_BYTES = 512, MOST_CELLS = 1 << 24 };
@@ -35,8 +34,8 @@ static void number(differ *d, const char *name, uint64_t one, uint64_t other)
     char text[TEXT_BYTES];
     if (one == other)
         return;
-    snprintf(text, sizeof(text), "%s %llu, %llu", name, (unsigned long long)one,
-             (unsigned long long)other);
+    gyre_print(text, sizeof(text), 0, "%s %llu, %llu", name,
+               (unsigned long long)one, (unsigned long long)other);
     tell(d, "problem", GYRE_NO_VIEW, GYRE_NO_VIEW, GYRE_NO_VIEW, text);
 }
 
@@ -46,7 +45,7 @@ static void words(differ *d, const char *name, const char *one,
     char text[TEXT_BYTES];
     if (one == NULL || other == NULL || strcmp(one, other) == 0)
         return;
-    snprintf(text, sizeof(text), "%s %s, %s", name, one, other);
+    gyre_print(text, sizeof(text), 0, "%s %s, %s", name, one, other);
     tell(d, "problem", GYRE_NO_VIEW, GYRE_NO_VIEW, GYRE_NO_VIEW, text);
 }
 
@@ -126,14 +125,14 @@ static void slot_text(const gyre_plan *plan, uint32_t rank, uint32_t i,
 {
     const gyre_plan_slot *s = &plan->programs[rank].slots[i];
     const gyre_plan_rows *rows = &plan->rows[s->rows];
-    int n = snprintf(text, TEXT_BYTES, "%s %s heads %u to %u%s%s, chunks",
-                     gyre_value_name(s->kind),
-                     gyre_dtype_name((gyre_dtype)s->dtype), s->h0, s->h1,
-                     s->flags & GYRE_SLOT_EXTERNAL ? ", external" : "",
-                     s->flags & GYRE_SLOT_SAVED ? ", saved" : "");
+    size_t n = gyre_print(
+        text, TEXT_BYTES, 0, "%s %s heads %u to %u%s%s, chunks",
+        gyre_value_name(s->kind), gyre_dtype_name((gyre_dtype)s->dtype), s->h0,
+        s->h1, s->flags & GYRE_SLOT_EXTERNAL ? ", external" : "",
+        s->flags & GYRE_SLOT_SAVED ? ", saved" : "");
     const uint32_t *list = gyre_plan_row_list(plan, s->rows);
-    for (uint32_t k = 0; k < rows->count && n < TEXT_BYTES; k++)
-        n += snprintf(text + n, TEXT_BYTES - (size_t)n, " %u", list[k]);
+    for (uint32_t k = 0; k < rows->count; k++)
+        n = gyre_print(text, TEXT_BYTES, n, " %u", list[k]);
 }
 
 static void op_text(const gyre_plan *plan, uint32_t rank, uint32_t i,
@@ -253,11 +252,12 @@ static void compare_bufs(differ *d, uint32_t rank)
         char text[TEXT_BYTES];
         if (a->slots[i].buf == b->slots[i].buf)
             continue;
-        int n = snprintf(text, sizeof(text),
-                         "buf %u, buf %u: ", a->slots[i].buf, b->slots[i].buf);
+        size_t n =
+            gyre_print(text, sizeof(text), 0,
+                       "buf %u, buf %u: ", a->slots[i].buf, b->slots[i].buf);
         char slot[TEXT_BYTES];
         slot_text(d->one, rank, i, slot);
-        snprintf(text + n, sizeof(text) - (size_t)n, "%.400s", slot);
+        gyre_print(text, sizeof(text), n, "%.400s", slot);
         tell(d, "buf", rank, i, i, text);
     }
 }

@@ -10,7 +10,6 @@
  */
 #include "plan/record.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- writing ------------------------------------------------------------- */
@@ -22,13 +21,30 @@ static gyre_status put_list(gyre_sink *sink, const gyre_record *record,
 {
     gyre_status status = GYRE_OK;
     for (uint32_t i = 0; i < record->list_count && status == GYRE_OK; i++) {
-        char text[16] = " -";
-        int n = 2;
-        if (record->list[i] != GYRE_NO_VIEW)
-            n = snprintf(text, sizeof(text), " %u", record->list[i]);
-        status = gyre_sink_put(sink, text, (size_t)n, error);
+        char text[16];
+        size_t n =
+            record->list[i] == GYRE_NO_VIEW
+                ? gyre_print(text, sizeof(text), 0, " -")
+                : gyre_print(text, sizeof(text), 0, " %u", record->list[i]);
+        status = gyre_sink_put(sink, text, n, error);
     }
     return status;
+}
+
+static size_t print_field(char *line, size_t n, const gyre_record *record,
+                          int i, const char *label, uint32_t type)
+{
+    const char *name = gyre_field_name(type, record->values[i]);
+    if (label[0] != '\0')
+        n = gyre_print(line, LINE_BYTES, n, " %s", label);
+    if (type == GYRE_FIELD_LIST)
+        return n;
+    if (type == GYRE_FIELD_TEXT)
+        return gyre_print(line, LINE_BYTES, n, " \"%s\"", record->text);
+    if (name != NULL)
+        return gyre_print(line, LINE_BYTES, n, " %s", name);
+    return gyre_print(line, LINE_BYTES, n, " %llu",
+                      (unsigned long long)record->values[i]);
 }
 
 static gyre_status put_record(void *user, const gyre_record *record,
@@ -37,26 +53,14 @@ static gyre_status put_record(void *user, const gyre_record *record,
     gyre_sink *sink = user;
     const gyre_record_form *form = &gyre_record_forms[record->code];
     char line[LINE_BYTES];
-    int n = snprintf(line, sizeof(line), "%s", form->word);
+    size_t n = gyre_print(line, LINE_BYTES, 0, "%s", form->word);
     bool list = false;
     for (int i = 0; form->fields[i].type != GYRE_FIELD_NONE; i++) {
-        const char *label = form->fields[i].label;
-        const char *name =
-            gyre_field_name(form->fields[i].type, record->values[i]);
-        char *at = line + n;
-        size_t room = sizeof(line) - (size_t)n;
-        const char *gap = label[0] ? " " : "";
-        if (form->fields[i].type == GYRE_FIELD_TEXT)
-            n += snprintf(at, room, "%s%s \"%s\"", gap, label, record->text);
-        else if (form->fields[i].type == GYRE_FIELD_LIST)
-            n += snprintf(at, room, "%s%s", gap, label), list = true;
-        else if (name != NULL)
-            n += snprintf(at, room, "%s%s %s", gap, label, name);
-        else
-            n += snprintf(at, room, "%s%s %llu", gap, label,
-                          (unsigned long long)record->values[i]);
+        list |= form->fields[i].type == GYRE_FIELD_LIST;
+        n = print_field(line, n, record, i, form->fields[i].label,
+                        form->fields[i].type);
     }
-    gyre_status status = gyre_sink_put(sink, line, (size_t)n, error);
+    gyre_status status = gyre_sink_put(sink, line, n, error);
     if (status == GYRE_OK && list)
         status = put_list(sink, record, error);
     return status == GYRE_OK ? gyre_sink_put(sink, "\n", 1, error) : status;

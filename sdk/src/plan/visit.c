@@ -2,9 +2,6 @@
 /* Looking at a plan op by op, from outside. */
 #include "plan/plan.h"
 
-#include <stdio.h>
-#include <string.h>
-
 const char *gyre_plan_kind_name(uint32_t kind)
 {
     return gyre_value_name(kind);
@@ -133,17 +130,8 @@ typedef struct pen {
     size_t size, used;
 } pen;
 
-static void print(pen *p, const char *format, ...) GYRE_PRINTF(2, 3);
-static void print(pen *p, const char *format, ...)
-{
-    if (p->used + 1 >= p->size)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(p->text + p->used, p->size - p->used, format, arguments);
-    va_end(arguments);
-    p->used += n > 0 ? (size_t)n : 0;
-}
+#define print(p, ...) \
+    ((p)->used = gyre_print((p)->text, (p)->size, (p)->used, __VA_ARGS__))
 
 /* "0 3-5" */
 static void print_chunks(pen *p, const gyre_plan_part *part)
