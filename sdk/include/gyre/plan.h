@@ -257,6 +257,14 @@ typedef gyre_status gyre_plan_each(void *user, const gyre_plan_step *step,
 GYRE_API gyre_status gyre_plan_walk(const gyre_plan *plan, uint32_t rank,
                                     gyre_plan_each *each, void *user,
                                     gyre_error *error);
+/* Which units each unit waits for, the one before it on its lane included: all
+ * below it; count 0 for the first.  Any thread.  Errors: RANGE, NO_MEMORY, and
+ * those of `each`. */
+GYRE_API gyre_status gyre_plan_waits(
+    const gyre_plan *plan, uint32_t rank,
+    gyre_status (*each)(void *user, uint32_t unit, const uint32_t *waits,
+                        uint32_t count, gyre_error *error),
+    void *user, gyre_error *error);
 /* "ATT Q[0 3] KV[1 2] -> O*[0 3]" of a step: heads where they are not all, a
  * dtype and the peer of transfers.  Cut at `size`; returns `text`. */
 GYRE_API const char *gyre_plan_step_text(const gyre_plan *plan,

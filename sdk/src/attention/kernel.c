@@ -240,10 +240,10 @@ void gyre_kernel_each(const gyre_kernel_run *run, size_t count,
 
 /* ---- dropout ----------------------------------------------------------- */
 
-gyre_drop gyre_drop_row(const gyre_kernel_params *params, uint32_t b,
+gyre_drop_key gyre_drop_row(const gyre_kernel_params *params, uint32_t b,
                         uint32_t head, uint64_t q)
 {
-    gyre_drop drop = {.keep = 1.0f};
+    gyre_drop_key drop = {.keep = 1.0f};
 
     if (params->dropout == 0.0)
         return drop;

@@ -167,13 +167,13 @@ void gyre_delta(const gyre_reach *reach, gyre_dtype dtype, const gyre_plane *o,
  * halves of q and seed go into the two key words, k is the counter (its upper
  * half into the second key word).
  */
-typedef struct gyre_drop {
+typedef struct gyre_drop_key {
     uint32_t key0, key1, below; /* dropped below this */
     float keep;                 /* 1 / (1 - p) */
-} gyre_drop;
-gyre_drop gyre_drop_row(const gyre_kernel_params *params, uint32_t b,
+} gyre_drop_key;
+gyre_drop_key gyre_drop_row(const gyre_kernel_params *params, uint32_t b,
                         uint32_t head, uint64_t q);
-static inline bool gyre_keeps(const gyre_drop *drop, uint64_t k)
+static inline bool gyre_keeps(const gyre_drop_key *drop, uint64_t k)
 {
     return gyre_hash(drop->key0, drop->key1 + (uint32_t)(k >> 32),
                      (uint32_t)k) >= drop->below;

@@ -87,7 +87,7 @@ static double values_of(const job *j, uint32_t b, uint32_t head, uint64_t q,
 {
     const gyre_block *block = j->block;
     uint32_t kv_head = gyre_block_kv_head(block, head);
-    gyre_drop drop =
+    gyre_drop_key drop =
         gyre_drop_row(&block->params, block->params.batch0 + b, head, q);
     double keep = 1.0 / (1.0 - block->params.dropout), sum = 0.0;
 
@@ -164,7 +164,7 @@ typedef struct query {
     const double *q, *d_o;
     double lse, delta;
     double *dq;
-    gyre_drop drop;
+    gyre_drop_key drop;
 } query;
 
 static void grad_pair(const job *j, const query *row, uint64_t k, uint64_t at)

@@ -49,6 +49,12 @@ static void words(differ *d, const char *name, const char *one,
     tell(d, "problem", GYRE_NO_VIEW, GYRE_NO_VIEW, GYRE_NO_VIEW, text);
 }
 
+static void differs(differ *d, bool same, const char *text)
+{
+    if (!same)
+        tell(d, "problem", GYRE_NO_VIEW, GYRE_NO_VIEW, GYRE_NO_VIEW, text);
+}
+
 static bool same_chunks(const gyre_problem *a, const gyre_problem *b, int side)
 {
     if (a->chunk_count[side] != b->chunk_count[side])
@@ -106,16 +112,12 @@ static void compare_problem(differ *d)
           gyre_dtype_name((gyre_dtype)b->wire_dtype));
     number(d, "tokens", a->tokens[0], b->tokens[0]);
     number(d, "kv-tokens", a->tokens[1], b->tokens[1]);
-    for (int side = 0; side < GYRE_SIDE_COUNT; side++)
-        if (!same_chunks(a, b, side))
-            words(d, side ? "KV chunks" : "Q chunks", "as in the one",
-                  "as in the other");
+    differs(d, same_chunks(a, b, GYRE_SIDE_Q), "the chunks of Q differ");
+    differs(d, same_chunks(a, b, GYRE_SIDE_KV), "the chunks of KV differ");
     number(d, "causal", m->causal, n->causal);
     number(d, "window", m->window, n->window);
-    if (!same_documents(m, n))
-        words(d, "documents", "as in the one", "as in the other");
-    if (!same_blocks(m, n))
-        words(d, "blocks", "as in the one", "as in the other");
+    differs(d, same_documents(m, n), "the documents differ");
+    differs(d, same_blocks(m, n), "the blocks of the mask differ");
 }
 
 /* ---- lists --------------------------------------------------------------- */

@@ -123,6 +123,55 @@ gyre_status gyre_plan_walk(const gyre_plan *plan, uint32_t rank,
     return GYRE_OK;
 }
 
+/* ---- waits --------------------------------------------------------------- */
+
+static gyre_status
+hand_waits(const gyre_plan_program *program, const gyre_plan_order *order,
+           gyre_status (*each)(void *user, uint32_t unit, const uint32_t *waits,
+                               uint32_t count, gyre_error *error),
+           void *user, gyre_error *error)
+{
+    uint32_t last[GYRE_PLAN_LANES];
+    for (int i = 0; i < GYRE_PLAN_LANES; i++)
+        last[i] = GYRE_NO_VIEW;
+    for (uint32_t u = 0; u < program->unit_count; u++) {
+        uint32_t waits[GYRE_PLAN_LANES + 1], count = 0;
+        uint32_t lane = program->units[u].lane;
+        if (last[lane] != GYRE_NO_VIEW)
+            waits[count++] = last[lane];
+        for (uint32_t d = order->first[u];
+             d < order->first[u + 1] && count <= GYRE_PLAN_LANES; d++)
+            if (order->deps[d] != last[lane])
+                waits[count++] = order->deps[d];
+        last[lane] = u;
+        gyre_status status = each(user, u, waits, count, error);
+        if (status != GYRE_OK)
+            return status;
+    }
+    return GYRE_OK;
+}
+
+gyre_status gyre_plan_waits(const gyre_plan *plan, uint32_t rank,
+                            gyre_status (*each)(void *user, uint32_t unit,
+                                                const uint32_t *waits,
+                                                uint32_t count,
+                                                gyre_error *error),
+                            void *user, gyre_error *error)
+{
+    if (rank >= plan->problem.ranks)
+        return gyre_fail(error, GYRE_RANGE, "plan '%s' has %u ranks, not %u",
+                         plan->name, plan->problem.ranks, rank);
+    if (plan->programs[rank].unit_count == 0)
+        return GYRE_OK;
+    gyre_plan_order order = {0};
+    gyre_status status = gyre_plan_order_make(plan, rank, &order, error);
+    if (status != GYRE_OK)
+        return status;
+    status = hand_waits(&plan->programs[rank], &order, each, user, error);
+    gyre_plan_order_free(&order);
+    return status;
+}
+
 /* ---- as text ------------------------------------------------------------- */
 
 typedef struct pen {
