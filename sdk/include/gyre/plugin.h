@@ -100,7 +100,7 @@ enum {
 typedef struct gyre_plugin {
     size_t size;
     const char *kind;    /* GYRE_KIND_... */
-    const char *name;    /* [a-z][a-z0-9_-]* */
+    const char *name;    /* [a-z0-9][a-z0-9_-]* */
     const char *version; /* of the plugin: "1.0.0" */
     const char *summary; /* one line */
     const char *licence; /* SPDX expression */

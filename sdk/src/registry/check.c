@@ -36,7 +36,8 @@ static gyre_status bad(gyre_error *error, const char *where, const char *object,
                      rule);
 }
 
-/* [a-z][a-z0-9_]*, with - too for plugins and A-Z for kernel names. */
+/* [a-z][a-z0-9_]* and what is in `more`: - and a leading digit for plugins
+ * ("2d"), A-Z for kernel names. */
 static bool legal_name(const char *name, const char *more)
 {
     if (name == NULL || name[0] == '\0' || strlen(name) > 63)
@@ -489,9 +490,9 @@ gyre_status gyre_check_plugin(const gyre_plugin *plugin, const char *where,
     if (plugin->kind == NULL || strchr(plugin->kind, '/') == NULL)
         return bad(error, where, "a plugin",
                    "has no kind of the form \"gyre.optimizer/1\"");
-    if (!legal_name(plugin->name, "-"))
+    if (!legal_name(plugin->name, "-0123456789"))
         return bad(error, where, "a plugin",
-                   "has an illegal name (want [a-z][a-z0-9_-]*)");
+                   "has an illegal name (want [a-z0-9][a-z0-9_-]*)");
     if (plugin->version == NULL || plugin->summary == NULL ||
         plugin->licence == NULL)
         return bad(error, where, plugin->name,
