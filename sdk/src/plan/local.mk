@@ -6,6 +6,17 @@ plan_sources = \
 	sdk/src/plan/layout.c \
 	sdk/src/plan/mask.c \
 	sdk/src/plan/order.c \
+	sdk/src/plan/prove.c \
+	sdk/src/plan/prove.h \
+	sdk/src/plan/prove_match.c \
+	sdk/src/plan/prove_op.c \
+	sdk/src/plan/prove_pattern.c \
+	sdk/src/plan/prove_quotient.c \
+	sdk/src/plan/prove_run.c \
+	sdk/src/plan/prove_set.c \
+	sdk/src/plan/prove_state.c \
+	sdk/src/plan/prove_type.c \
+	sdk/src/plan/prune.c \
 	sdk/src/plan/plan.h \
 	sdk/src/plan/rows.c \
 	sdk/src/plan/value.c
