@@ -106,8 +106,6 @@ static gyre_status set_up(cu_birth *b, const gyre_birth_plan *plan,
     if (status == GYRE_OK)
         status = cu_pick(&b->cu, (uint32_t)plan->device, &b->id, name,
                          sizeof(name), error);
-    if (status == GYRE_NOT_FOUND) /* fetching the piece will say so */
-        status = GYRE_UNSUPPORTED;
     if (status != GYRE_OK)
         return status;
     code = b->cu.cuDevicePrimaryCtxRetain(&b->context, b->id);

@@ -137,8 +137,7 @@ static gyre_status birth_open(const gyre_services *services,
         code = cl_find(&b->cl, (cl_mem)(uintptr_t)plan->data, plan->device,
                        &b->context, &b->id);
         if (code != CL_SUCCESS)
-            status =
-                cl_fail(error, GYRE_UNSUPPORTED, "the buffer's device", code);
+            status = cl_fail(error, GYRE_INVALID, "the buffer's device", code);
     }
     if (status == GYRE_OK)
         status = check_device(b, plan, error);

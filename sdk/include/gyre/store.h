@@ -370,7 +370,10 @@ GYRE_API gyre_status gyre_round_begin(gyre_store *store,
  * Give elements [first, first + count) of a tensor's gradient.  Within a micro-
  * batch each element comes once, in any order; the data are copied (or added)
  * before it returns.  Errors, with nothing changed: DUPLICATE, RANGE, INVALID
- * (dtype, frozen tensor), STATE.  Any thread.
+ * (dtype, frozen tensor), STATE; of what is born on a device also UNSUPPORTED,
+ * PLUGIN_BAD (the compressor's encoder does not build), IO.  When a device that
+ * compresses fails later, the IO error stays with the round, which can only be
+ * given up.  Any thread.
  */
 GYRE_API gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
                                          uint64_t first, uint64_t count,

@@ -37,6 +37,7 @@ typedef struct gyre_birth_spec {
  * the host, and the text says why (no module, no encoder for this codec, a
  * device that does not round as IEEE 754 says or lacks doubles, no room).
  * PLUGIN_BAD: the encoder does not build; the text holds the build log.
+ * INVALID, NOT_FOUND: the driver knows no such memory or device.
  */
 gyre_status gyre_birth_open(gyre_context *context, const gyre_birth_spec *spec,
                             gyre_birth **out, gyre_error *error);

@@ -108,7 +108,8 @@ typedef struct gyre_birth_launch {
 typedef struct gyre_birth_driver {
     size_t size;
     /* UNSUPPORTED: the device does not round as IEEE 754, has no doubles or no
-     * room; PLUGIN_BAD: the text holds the build log. */
+     * room; PLUGIN_BAD: the text holds the build log; INVALID, NOT_FOUND: there
+     * is no such memory or device. */
     gyre_status (*open)(const gyre_services *services,
                         const gyre_birth_plan *plan, void **out,
                         gyre_error *error);

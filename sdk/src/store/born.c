@@ -42,10 +42,12 @@ static gyre_status open_birth(gyre_store *store, const gyre_gradient *piece,
     gyre_status status =
         gyre_birth_open(store->context, &spec, &store->birth, &why);
 
-    if (status == GYRE_UNSUPPORTED) {
+    if (status == GYRE_UNSUPPORTED)
         refuse(store, &why);
+    /* what is wrong with the piece itself is told when it is copied */
+    if (status == GYRE_UNSUPPORTED || status == GYRE_INVALID ||
+        status == GYRE_NOT_FOUND)
         return GYRE_OK;
-    }
     if (status != GYRE_OK && error != NULL)
         *error = why;
     return status;

@@ -438,6 +438,39 @@ static void test_an_encoder_that_does_not_build(void **state)
     model_free(&m);
 }
 
+/* A device that is not there spoils nothing for the pieces that are. */
+static void test_a_wrong_device_is_told(void **state)
+{
+    float value = 1;
+    gyre_gradient g = {.kind = born.kind, .device = 60, .dtype = GYRE_F32};
+    gyre_store_spec spec;
+    gyre_round *round;
+    model m = {0};
+    fixture f;
+    void *memory;
+
+    (void)state;
+    model_add(&m, "w", 1, 0, 0);
+    fixture_begin(&f);
+    spec = spec_of(&m);
+    spec.compressor = "sign";
+    fixture_create(&f, &m, &spec, NULL);
+    round = fixture_open_round(&f, NULL);
+    g.data = memory = born_make(0, sizeof(value), &value);
+    assert_int_not_equal(gyre_round_gradient(round, 0, 0, 1, &g, &f.error),
+                         GYRE_OK);
+    unit_assert_text(&f.error, "tensor w");
+    assert_false(f.store->birth_refused);
+    assert_null(f.store->birth);
+    g.device = 0;
+    good(&f, gyre_round_gradient(round, 0, 0, 1, &g, &f.error));
+    born_drop(memory);
+    assert_non_null(f.store->birth);
+    good(&f, gyre_round_finish(round, NULL, 0, NULL, &f.error));
+    fixture_end(&f);
+    model_free(&m);
+}
+
 /* Every request for memory fails once while pieces come: nothing is changed,
  * and the same piece is taken when it comes again. */
 static void test_memory_runs_out(void **state)
@@ -500,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_same_bits_wherever_they_are_born),
         cmocka_unit_test(test_a_codec_without_an_encoder),
         cmocka_unit_test(test_an_encoder_that_does_not_build),
+        cmocka_unit_test(test_a_wrong_device_is_told),
         cmocka_unit_test(test_memory_runs_out),
     };
     const char *missing = born_open();
