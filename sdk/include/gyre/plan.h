@@ -133,6 +133,59 @@ GYRE_API gyre_status gyre_plan_formula(gyre_context *context,
                                        uint32_t rank, gyre_phase_bytes *out,
                                        uint32_t *count, uint64_t *memory,
                                        gyre_error *error);
+/* ---- proof --------------------------------------------------------------- */
+
+typedef struct gyre_proof_options {
+    size_t size;
+    /* The closed forms that counted bytes and memory must equal, by rank: fills
+     * phases[GYRE_PLAN_PHASES] and *memory (UINT64_MAX: not known) and returns
+     * how many phases; phases without bytes may be left out.  NULL: no check. */
+    uint32_t (*expect)(void *user, uint32_t rank, gyre_phase_bytes *phases,
+                       uint64_t *memory);
+    void *user;
+    /* Of a backward plan: the forward plan, which must keep every slot that the
+     * backward binds.  NULL: believed. */
+    const gyre_plan *forward;
+    /* What a byte costs on the critical path when one (query, key) pair of one
+     * head costs 1. */
+    double byte_cost;
+    uint32_t expanded; /* 1: no quotient even where all ranks are alike */
+    uint32_t reserved;
+} gyre_proof_options;
+
+typedef struct gyre_proof {
+    size_t size;
+    uint32_t ok;
+    uint32_t quotient;     /* 1: one program was proven for all ranks */
+    uint32_t one_lane;     /* no deadlock on one communication lane either */
+    uint32_t cast_depth;   /* most narrowings of a sum before it is final */
+    uint64_t ops;          /* of all ranks */
+    uint64_t peak_bytes;   /* largest memory of a rank */
+    uint64_t sent_bytes;   /* of all ranks */
+    uint64_t unused_bytes; /* received, and of no use to the receiver itself */
+    uint64_t dead_bytes;   /* received, and of no use to anyone */
+    double balance;        /* largest work of a rank over the mean; 1 is best */
+    double work;           /* largest work: pairs x heads */
+    double critical_path;  /* with byte_cost */
+    /* Of a plan that is wrong: where, GYRE_NO_VIEW for what does not apply,
+     * and a sentence. */
+    uint32_t rank, op;
+    uint32_t q_chunk, kv_chunk, head;
+    uint32_t reserved;
+    char reason[256];
+} gyre_proof;
+
+/*
+ * Show that a plan is right under every order that its lanes and waits allow:
+ * types, matching transfers, no deadlock, each cell exactly once, outputs at
+ * home, bytes and memory as expected.  A wrong plan is GYRE_OK with ok = 0.
+ * unused_bytes, dead_bytes, balance, work and critical_path are counted for
+ * the mask; in a quotient for the full mask.  options may be NULL.  Linear in
+ * ops.  Any thread; the plan stays as it is.  Errors: NO_MEMORY.
+ */
+GYRE_API gyre_status gyre_plan_prove(const gyre_plan *plan,
+                                     const gyre_proof_options *options,
+                                     gyre_proof *out, gyre_error *error);
 
 #ifdef __cplusplus
 }

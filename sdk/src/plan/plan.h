@@ -253,4 +253,30 @@ gyre_status gyre_plan_count_memory(const gyre_plan *plan, uint32_t rank,
                                    uint64_t *bytes, uint64_t *external,
                                    gyre_error *error);
 
+/* ---- proof and prune (prove*.c, prune.c) ------------------------------ */
+
+/*
+ * As gyre_plan_prove of what gyre_plan_create would make, but emits rank by
+ * rank: when every program is that of rank 0 with peers, rows and heads moved
+ * by the rank's coordinates, one program is proven for all (quotient = 1) and
+ * under the full mask, which is more than any mask asks.  Else all programs are
+ * kept and proven expanded.  Errors: those of gyre_plan_create and of
+ * gyre_plan_prove.
+ */
+gyre_status gyre_plan_prove_spec(gyre_context *context,
+                                 const gyre_plan_spec *spec,
+                                 const gyre_proof_options *options,
+                                 gyre_proof *out, gyre_error *error);
+
+/*
+ * Drop what nobody needs: rows of an op without a cell, plain rows that reach
+ * no cell and no output (backwards), rows of sums to which nothing was added
+ * (forwards); then ops without rows, and the rows of slots that no op touches.
+ * Both ends of a transfer lose the same rows.  A phase in which a transfer
+ * changed has no declared pattern any more.  The plan must be right: PLAN with
+ * the proof's reason when it is not, and then the plan is as before.  Errors:
+ * PLAN, NO_MEMORY.
+ */
+gyre_status gyre_plan_prune(gyre_plan *plan, gyre_error *error);
+
 #endif
