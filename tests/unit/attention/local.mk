@@ -3,7 +3,9 @@ include tests/unit/attention/exec.mk
 
 check_PROGRAMS += \
 	tests/unit/attention/test_bytes \
-	tests/unit/attention/test_checks
+	tests/unit/attention/test_checks \
+	tests/unit/attention/test_plugin \
+	tests/unit/attention/test_proofs
 
 attention_schedules = tests/unit/attention/counted.c \
 	tests/unit/attention/counted.h tests/unit/attention/schedules.c \
@@ -20,3 +22,7 @@ tests_unit_attention_test_kernel_SOURCES = \
 	tests/unit/attention/test_kernel.c $(kernel_case)
 tests_unit_attention_test_checks_SOURCES = \
 	tests/unit/attention/test_checks.c $(attention_schedules)
+tests_unit_attention_test_plugin_SOURCES = \
+	tests/unit/attention/test_plugin.c $(attention_schedules)
+tests_unit_attention_test_proofs_SOURCES = \
+	tests/unit/attention/test_proofs.c $(attention_schedules)
