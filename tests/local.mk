@@ -31,6 +31,7 @@ include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 include tests/unit/plan/local.mk
+include tests/unit/attention/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
@@ -67,7 +68,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
 gyre_built = $(abs_top_builddir)/plugins
-gyre_test_plugins = $(gyre_built)/optimizers/.libs:$(gyre_built)/compressors/.libs:$(gyre_built)/devices/.libs
+gyre_test_plugins = $(gyre_built)/optimizers/.libs:$(gyre_built)/compressors/.libs:$(gyre_built)/devices/.libs:$(gyre_built)/schedules/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an attention computes and how its tokens lie: masks and layouts.
+ * Attention over several ranks as a plan: masks, layouts, and plans made by a
+ * schedule plugin.  gyre-plan(5) is the manual of plans.
+ *
+ *     gyre_plan_request request = {sizeof(request), "ring"};
+ *     request.ranks = 8; ...
+ *     gyre_plan_make(context, &request, &plan, &error);
  *
  *     allowed(b, q, k) = k <= q              when causal
  *                    and |q - k| < window    when window > 0
@@ -15,6 +20,7 @@
 #include <gyre/context.h>
 #include <gyre/dtype.h>
 #include <gyre/plugin.h>
+#include <gyre/registry.h>
 #include <gyre/status.h>
 
 #ifdef __cplusplus
@@ -55,9 +61,80 @@ GYRE_API const char *gyre_layout_name(uint32_t layout);
 GYRE_API gyre_status gyre_layout_parse(const char *name, uint32_t *out,
                                        gyre_error *error);
 
-/* ---- proof --------------------------------------------------------------- */
+/* ---- making a plan ------------------------------------------------------ */
 
 typedef struct gyre_plan gyre_plan;
+
+typedef enum gyre_drop {
+    GYRE_DROP_NONE = 0, /* send what the published formulas say */
+    GYRE_DROP_DEAD = 1  /* leave out rows that no cell needs, empty sums */
+} gyre_drop;
+
+/* What 0 or NULL stands for is in brackets. */
+typedef struct gyre_plan_request {
+    size_t size;
+    const char *schedule; /* name of a plugin of kind gyre.schedule/1 */
+    const gyre_setting *settings;
+    size_t setting_count;
+    uint32_t pass; /* GYRE_PASS_FORWARD, GYRE_PASS_BACKWARD */
+    uint32_t drop; /* gyre_drop */
+    uint32_t ranks;
+    uint32_t batch; /* [1] */
+    uint32_t heads;
+    uint32_t kv_heads; /* [heads] */
+    uint32_t head_dim;
+    uint32_t v_head_dim; /* [head_dim] */
+    uint32_t dtype;      /* of Q, K, V, O and gradients: gyre_dtype */
+    uint32_t wire_dtype; /* of partial sums between ranks [f32] */
+    uint64_t tokens;     /* of Q in one sequence */
+    uint64_t kv_tokens;  /* [tokens] */
+    uint32_t layout;     /* gyre_layout, by the schedule's grid of ranks; */
+    uint32_t chunk_count[GYRE_SIDE_COUNT]; /* or [0] a table of the user's */
+    const gyre_chunk *chunks[GYRE_SIDE_COUNT];
+    const gyre_mask *mask; /* [full] */
+} gyre_plan_request;
+
+/* Find the plugin, check settings and problem, lay the tokens out, emit every
+ * rank, prune when asked to.  Errors: those of gyre_plugin_find; PARAMETER;
+ * INVALID, also with the schedule's own sentence; PLAN; NO_MEMORY.  A plan is
+ * constant, any thread may read it, and the context must outlive it. */
+GYRE_API gyre_status gyre_plan_make(gyre_context *context,
+                                    const gyre_plan_request *request,
+                                    gyre_plan **out, gyre_error *error);
+/* NULL is fine. */
+GYRE_API void gyre_plan_free(gyre_plan *plan);
+
+typedef struct gyre_plan_info {
+    size_t size;
+    const char *schedule; /* as long as the plan */
+    uint32_t pass, ranks;
+    uint64_t op_count, unit_count; /* over all ranks */
+    uint32_t phase_count;
+    uint32_t reserved;
+    const char *phases[GYRE_PLAN_PHASES];
+} gyre_plan_info;
+
+/* Set info->size first; fields beyond it are not written.  Any thread. */
+GYRE_API void gyre_plan_get_info(const gyre_plan *plan, gyre_plan_info *info);
+/* Bytes counted op by op; out[GYRE_PLAN_PHASES].  Phases without bytes on this
+ * rank are left out.  Errors: RANGE. */
+GYRE_API gyre_status gyre_plan_rank_bytes(const gyre_plan *plan, uint32_t rank,
+                                          gyre_phase_bytes *out,
+                                          uint32_t *count, gyre_error *error);
+/* Bytes of all bufs of a rank, and of those that the user owns.  Errors: RANGE,
+ * NO_MEMORY. */
+GYRE_API gyre_status gyre_plan_rank_memory(const gyre_plan *plan, uint32_t rank,
+                                           uint64_t *bytes, uint64_t *external,
+                                           gyre_error *error);
+/* The same two by the plugin's closed forms, without emitting anything: of an
+ * unpruned plan.  out[GYRE_PLAN_PHASES].  Errors: as gyre_plan_make. */
+GYRE_API gyre_status gyre_plan_formula(gyre_context *context,
+                                       const gyre_plan_request *request,
+                                       uint32_t rank, gyre_phase_bytes *out,
+                                       uint32_t *count, uint64_t *memory,
+                                       gyre_error *error);
+
+/* ---- proof --------------------------------------------------------------- */
 
 typedef struct gyre_proof_options {
     size_t size;

@@ -3,6 +3,7 @@ plan_sources = \
 	sdk/src/plan/build.c \
 	sdk/src/plan/count.c \
 	sdk/src/plan/create.c \
+	sdk/src/plan/info.c \
 	sdk/src/plan/layout.c \
 	sdk/src/plan/mask.c \
 	sdk/src/plan/order.c \
@@ -17,6 +18,11 @@ plan_sources = \
 	sdk/src/plan/prove_state.c \
 	sdk/src/plan/prove_type.c \
 	sdk/src/plan/prune.c \
+	sdk/src/plan/radix.c \
+	sdk/src/plan/radix_gather.c \
+	sdk/src/plan/radix.h \
+	sdk/src/plan/radix_ring.c \
+	sdk/src/plan/radix_split.c \
 	sdk/src/plan/plan.h \
 	sdk/src/plan/rows.c \
 	sdk/src/plan/value.c

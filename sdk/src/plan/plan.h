@@ -187,6 +187,9 @@ void gyre_builder_open(gyre_builder *builder, gyre_plan *plan, uint32_t rank);
 /* Put the program into the plan, or free it and say the first error. */
 gyre_status gyre_builder_close(gyre_builder *builder, gyre_error *error);
 
+/* The mixed radix of gyre/plugin.h, as a function of the host (radix.c). */
+void gyre_plan_radix(gyre_builder *builder, const gyre_radix *radix);
+
 /* Interned row set (rows.c).  GYRE_NO_VIEW: out of memory. */
 uint32_t gyre_plan_intern_rows(gyre_plan *plan, uint32_t side,
                                const uint32_t *chunks, uint32_t count);
