@@ -33,3 +33,7 @@ tests_unit_transport_fake_libnccl_la_CFLAGS = $(AM_CFLAGS) $(NCCL_CFLAGS)
 tests_unit_transport_fake_libnccl_la_LDFLAGS = $(AM_LDFLAGS) -shared \
 	-rpath /nowhere -version-info 2:0:0
 endif
+
+check_PROGRAMS += tests/unit/transport/test_gpu
+tests_unit_transport_test_gpu_SOURCES = tests/unit/transport/ranks.h \
+	tests/unit/transport/test_gpu.c
