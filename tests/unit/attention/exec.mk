@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # The executor and its public face.
-check_PROGRAMS += tests/unit/attention/test_hand
+check_PROGRAMS += \
+	tests/unit/attention/test_hand \
+	tests/unit/attention/test_run
 
+attention_trial = tests/unit/attention/schedules.c \
+	tests/unit/attention/schedules.h \
+	tests/unit/attention/trial.c \
+	tests/unit/attention/trial.h
 tests_unit_attention_test_hand_SOURCES = tests/unit/attention/test_hand.c \
 	$(plan_hand)
+tests_unit_attention_test_run_SOURCES = tests/unit/attention/test_run.c \
+	$(attention_trial)
