@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The executor and its public face.
 check_PROGRAMS += \
+	tests/unit/attention/test_exact \
 	tests/unit/attention/test_hand \
 	tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes
@@ -15,3 +16,5 @@ tests_unit_attention_test_run_SOURCES = tests/unit/attention/test_run.c \
 	$(attention_trial)
 tests_unit_attention_test_shapes_SOURCES = \
 	tests/unit/attention/test_shapes.c $(attention_trial)
+tests_unit_attention_test_exact_SOURCES = \
+	tests/unit/attention/test_exact.c $(attention_trial)
