@@ -182,6 +182,11 @@ gyre_status gyre_plan_make(gyre_context *context,
         return status;
     status = gyre_plan_create(context, &source.spec, &plan, error);
     gyre_plan_source_close(&source);
+    if (status == GYRE_OK && request->drop == GYRE_DROP_DEAD) {
+        status = gyre_plan_prune(plan, error);
+        if (status != GYRE_OK)
+            gyre_plan_free(plan);
+    }
     if (status == GYRE_OK)
         *out = plan;
     return status;

@@ -15,6 +15,17 @@ plan_sources = \
 	sdk/src/plan/radix.h \
 	sdk/src/plan/radix_ring.c \
 	sdk/src/plan/radix_split.c \
+	sdk/src/plan/prove.c \
+	sdk/src/plan/prove.h \
+	sdk/src/plan/prove_match.c \
+	sdk/src/plan/prove_op.c \
+	sdk/src/plan/prove_pattern.c \
+	sdk/src/plan/prove_quotient.c \
+	sdk/src/plan/prove_run.c \
+	sdk/src/plan/prove_set.c \
+	sdk/src/plan/prove_state.c \
+	sdk/src/plan/prove_type.c \
+	sdk/src/plan/prune.c \
 	sdk/src/plan/plan.h \
 	sdk/src/plan/record.c \
 	sdk/src/plan/record.h \

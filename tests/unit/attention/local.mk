@@ -1,8 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += \
-	tests/unit/attention/test_bytes
+	tests/unit/attention/test_bytes \
+	tests/unit/attention/test_checks \
+	tests/unit/attention/test_plugin \
+	tests/unit/attention/test_proofs
 
-attention_schedules = tests/unit/attention/schedules.c \
+attention_schedules = tests/unit/attention/counted.c \
+	tests/unit/attention/counted.h tests/unit/attention/schedules.c \
 	tests/unit/attention/schedules.h
 tests_unit_attention_test_bytes_SOURCES = \
 	tests/unit/attention/test_bytes.c $(attention_schedules)
+tests_unit_attention_test_checks_SOURCES = \
+	tests/unit/attention/test_checks.c $(attention_schedules)
+tests_unit_attention_test_plugin_SOURCES = \
+	tests/unit/attention/test_plugin.c $(attention_schedules)
+tests_unit_attention_test_proofs_SOURCES = \
+	tests/unit/attention/test_proofs.c $(attention_schedules)

@@ -4,6 +4,7 @@
  * forms of bytes and memory against what the plans hold, op by op.
  */
 #include "../unit.h"
+#include "counted.h"
 #include "schedules.h"
 
 #include "attention/make.h"
@@ -204,7 +205,7 @@ static void hold_forms(const schedule_request *q, const char *words)
     gyre_error error = {0};
     gyre_plan_source source;
     gyre_plan *plan = NULL;
-    char what[200];
+    char what[256];
 
     if (gyre_plan_source_open(context, &q->request, &source, &error) !=
             GYRE_OK ||
@@ -230,6 +231,9 @@ static void hold_forms(const schedule_request *q, const char *words)
             fail_msg("%s: %llu bytes of bufs, the form has %llu", what,
                      (unsigned long long)memory, (unsigned long long)form);
     }
+    if (!counted_run(plan, what))
+        fail_msg("%s, %u ranks, pass %u: %s", words, q->request.ranks,
+                 q->request.pass, what);
     gyre_plan_free(plan);
     gyre_plan_source_close(&source);
 }
