@@ -28,9 +28,9 @@ sdk_libgyre_core_la_SOURCES = $(base_sources) $(trace_sources) \
 sdk_libgyre_core_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DGYRE_PLUGIN_DIR='"$(plugindir)"'
 sdk_libgyre_core_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
-	$(XXHASH_CFLAGS) $(LIBURING_CFLAGS) $(HWLOC_CFLAGS)
+	$(XXHASH_CFLAGS) $(LIBURING_CFLAGS) $(HWLOC_CFLAGS) $(SLEEF_CFLAGS)
 sdk_libgyre_core_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS) \
-	$(LIBURING_LIBS) $(HWLOC_LIBS)
+	$(LIBURING_LIBS) $(HWLOC_LIBS) $(SLEEF_LIBS)
 
 lib_LTLIBRARIES += sdk/libgyre.la
 sdk_libgyre_la_SOURCES =

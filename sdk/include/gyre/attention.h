@@ -127,7 +127,6 @@ typedef struct gyre_attention_tensor {
 
 /* Of one rank.  q, o, lse, d_o, d_q: query heads; k, v, d_k, d_v: KV heads. */
 typedef struct gyre_attention_tensors {
-    size_t size;
     gyre_attention_tensor q, k, v;       /* forward reads */
     gyre_attention_tensor o;             /* forward writes */
     gyre_attention_tensor lse;           /* at NULL: not wanted */

@@ -189,8 +189,7 @@ typedef struct gyre_proof {
  * home, bytes and memory as expected.  A wrong plan is GYRE_OK with ok = 0.
  * unused_bytes, dead_bytes, balance, work and critical_path are counted for
  * the mask; in a quotient for the full mask.  options may be NULL.  Linear in
- * ops.  Any thread; the plan stays as it is.  Errors: NO_MEMORY; INVALID for a
- * plan with a rank that was not emitted.
+ * ops.  Any thread; the plan stays as it is.  Errors: NO_MEMORY.
  */
 GYRE_API gyre_status gyre_plan_prove(const gyre_plan *plan,
                                      const gyre_proof_options *options,

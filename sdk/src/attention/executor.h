@@ -49,6 +49,7 @@ struct gyre_executor {
     bool pumping, again;
     bool queue_open;
     gyre_status status; /* the first that went wrong */
+    uint64_t failed_at; /* when */
     gyre_error error;
     struct gyre_flight *flights;          /* by group */
     uint8_t phases[GYRE_PLAN_MAX_PHASES]; /* of the world */

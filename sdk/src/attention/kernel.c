@@ -9,8 +9,8 @@
 
 /* ---- by name ----------------------------------------------------------- */
 
-static const gyre_kernel *const kernels[] = {&gyre_kernel_f64,
-                                             &gyre_kernel_count};
+static const gyre_kernel *const kernels[] = {
+    &gyre_kernel_f32, &gyre_kernel_bf16, &gyre_kernel_f64, &gyre_kernel_count};
 
 const gyre_kernel *gyre_kernel_find(const char *name)
 {
@@ -22,7 +22,7 @@ const gyre_kernel *gyre_kernel_find(const char *name)
 
 const char *const *gyre_kernel_names(void)
 {
-    static const char *const names[] = {"f64", "count", NULL};
+    static const char *const names[] = {"f32", "bf16", "f64", "count", NULL};
 
     return names;
 }
@@ -241,7 +241,7 @@ void gyre_kernel_each(const gyre_kernel_run *run, size_t count,
 /* ---- dropout ----------------------------------------------------------- */
 
 gyre_drop_key gyre_drop_row(const gyre_kernel_params *params, uint32_t b,
-                        uint32_t head, uint64_t q)
+                            uint32_t head, uint64_t q)
 {
     gyre_drop_key drop = {.keep = 1.0f};
 

@@ -172,7 +172,7 @@ typedef struct gyre_drop_key {
     float keep;                 /* 1 / (1 - p) */
 } gyre_drop_key;
 gyre_drop_key gyre_drop_row(const gyre_kernel_params *params, uint32_t b,
-                        uint32_t head, uint64_t q);
+                            uint32_t head, uint64_t q);
 static inline bool gyre_keeps(const gyre_drop_key *drop, uint64_t k)
 {
     return gyre_hash(drop->key0, drop->key1 + (uint32_t)(k >> 32),

@@ -5,7 +5,8 @@
 
 #include "attention/kernel.h"
 
-extern const gyre_kernel gyre_kernel_f64, gyre_kernel_count;
+extern const gyre_kernel gyre_kernel_f32, gyre_kernel_bf16, gyre_kernel_f64,
+    gyre_kernel_count;
 
 static inline char *gyre_row_at(const gyre_plane *plane, uint32_t b, uint32_t h,
                                 uint64_t row)

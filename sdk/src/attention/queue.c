@@ -54,6 +54,7 @@ static void fail(gyre_executor *x, uint32_t unit, gyre_status status,
     const gyre_plan_op *op = &x->program->ops[u->first];
     const char *text = cause != NULL ? cause->text : gyre_status_text(status);
     x->status = status;
+    x->failed_at = gyre_now();
     if (u->group != GYRE_NO_VIEW)
         gyre_fail(&x->error, status,
                   "plan '%s', rank %u, op %u (group '%s' of %u): %s",

@@ -41,12 +41,15 @@ static gyre_status open_carrier(gyre_world *world, const gyre_carrier *carrier,
     gyre_carrier_plan plan = {.size = sizeof(plan),
                               .ranks = options->ranks,
                               .lanes = world->lanes,
-                              .staging = options->staging};
+                              .staging = options->staging,
+                              .piece = options->piece};
     gyre_carried got = {0, 0, 0};
     gyre_status status;
 
     if (plan.staging == 0)
         plan.staging = UINT64_C(1) << 30;
+    if (plan.piece == 0 || plan.piece > UINT64_C(1) << 30)
+        plan.piece = UINT64_C(1) << 30;
     status =
         carrier->open(&world->services, &plan, &got, &world->opened, error);
     if (status != GYRE_OK)

@@ -55,6 +55,7 @@ typedef struct gyre_carrier_plan {
     uint32_t ranks; /* wanted; 0: whatever there is */
     uint32_t lanes;
     uint64_t staging;
+    uint64_t piece;
 } gyre_carrier_plan;
 
 typedef struct gyre_carried {

@@ -73,6 +73,8 @@ typedef struct gyre_world_options {
     uint64_t delay_seed;
     uint64_t staging; /* nccl: bytes of device memory at most per rank; 0:
                          1 GiB */
+    uint64_t piece;   /* mpi: bytes of one message of MPI at most, the same on
+                         all ranks; 0, and the most: 1 GiB */
 } gyre_world_options;
 
 /*
