@@ -14,6 +14,9 @@ lua_module_sources = \
 	lua/options.h \
 	lua/near.c \
 	lua/plan.c \
+	lua/plan_build.c \
+	lua/plan_object.c \
+	lua/plan_object.h \
 	lua/plugins.c \
 	lua/probe.c \
 	lua/progress.c \
