@@ -16,13 +16,14 @@ include sdk/src/io/local.mk
 include sdk/src/device/local.mk
 include sdk/src/store/local.mk
 include sdk/src/transport/local.mk
+include sdk/src/plan/local.mk
 
 # All rooms in one archive that the unit tests link, so that they reach
 # internal functions; libgyre is the same objects behind the symbol map.
 noinst_LTLIBRARIES += sdk/libgyre_core.la
 sdk_libgyre_core_la_SOURCES = $(base_sources) $(trace_sources) \
 	$(registry_sources) $(io_sources) $(device_sources) $(store_sources) \
-	$(transport_sources)
+	$(transport_sources) $(plan_sources)
 sdk_libgyre_core_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DGYRE_PLUGIN_DIR='"$(plugindir)"'
 sdk_libgyre_core_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \

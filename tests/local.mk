@@ -32,6 +32,7 @@ include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 include tests/unit/transport/local.mk
+include tests/unit/plan/local.mk
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += \
+	tests/unit/plan/test_build \
+	tests/unit/plan/test_layout \
+	tests/unit/plan/test_order
+
+plan_hand = tests/unit/plan/hand.c tests/unit/plan/hand.h
+tests_unit_plan_test_build_SOURCES = tests/unit/plan/test_build.c $(plan_hand)
+tests_unit_plan_test_order_SOURCES = tests/unit/plan/test_order.c $(plan_hand)
