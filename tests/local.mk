@@ -33,7 +33,10 @@ include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 include tests/unit/transport/local.mk
 include tests/unit/plan/local.mk
+<<<<<<< HEAD
 include tests/unit/attention/local.mk
+=======
+>>>>>>> transport
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
