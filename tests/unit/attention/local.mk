@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/unit/attention/test_bytes \
 	tests/unit/attention/test_checks \
+	tests/unit/attention/test_mutants \
 	tests/unit/attention/test_proofs
 
 attention_schedules = tests/unit/attention/counted.c \
@@ -13,3 +14,6 @@ tests_unit_attention_test_checks_SOURCES = \
 	tests/unit/attention/test_checks.c $(attention_schedules)
 tests_unit_attention_test_proofs_SOURCES = \
 	tests/unit/attention/test_proofs.c $(attention_schedules)
+tests_unit_attention_test_mutants_SOURCES = \
+	tests/unit/attention/test_mutants.c tests/unit/plan/interpret.c \
+	tests/unit/plan/interpret.h $(attention_schedules)
