@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += \
+	tests/unit/attention/test_adjoint \
 	tests/unit/attention/test_bytes \
 	tests/unit/attention/test_checks \
 	tests/unit/attention/test_mutants \
@@ -16,4 +17,8 @@ tests_unit_attention_test_proofs_SOURCES = \
 	tests/unit/attention/test_proofs.c $(attention_schedules)
 tests_unit_attention_test_mutants_SOURCES = \
 	tests/unit/attention/test_mutants.c tests/unit/plan/interpret.c \
+	tests/unit/plan/interpret.h $(attention_schedules)
+tests_unit_attention_test_adjoint_SOURCES = \
+	tests/unit/attention/test_adjoint.c tests/unit/plan/adjoint.c \
+	tests/unit/plan/adjoint.h tests/unit/plan/interpret.c \
 	tests/unit/plan/interpret.h $(attention_schedules)
