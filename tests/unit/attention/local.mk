@@ -4,7 +4,8 @@ check_PROGRAMS += \
 	tests/unit/attention/test_bytes \
 	tests/unit/attention/test_checks \
 	tests/unit/attention/test_mutants \
-	tests/unit/attention/test_proofs
+	tests/unit/attention/test_proofs \
+	tests/unit/attention/test_prune
 
 attention_schedules = tests/unit/attention/counted.c \
 	tests/unit/attention/counted.h tests/unit/attention/schedules.c \
@@ -22,3 +23,5 @@ tests_unit_attention_test_adjoint_SOURCES = \
 	tests/unit/attention/test_adjoint.c tests/unit/plan/adjoint.c \
 	tests/unit/plan/adjoint.h tests/unit/plan/interpret.c \
 	tests/unit/plan/interpret.h $(attention_schedules)
+tests_unit_attention_test_prune_SOURCES = \
+	tests/unit/attention/test_prune.c $(attention_schedules)
