@@ -43,7 +43,10 @@ GY_INLINE_ uint64_t form_block(const form *f, uint32_t side, int64_t t,
 
     for (int d = 1; d < FORM_DIGITS; d++) {
         int64_t count = f->digit[d].count;
-        int64_t at = (f->at[d] + moved[d] % count + count) % count;
+        int64_t at = f->at[d] + moved[d];
+
+        if (at < 0 || at >= count)
+            at = (at % count + count) % count;
         rank += (uint64_t)at * f->digit[d].stride;
     }
     for (uint32_t u = 0; u < f->digit[FORM_HEADS].count; u++)
