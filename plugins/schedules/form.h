@@ -627,6 +627,12 @@ GY_INLINE_ uint32_t form_divisor(uint32_t n, uint32_t most)
     return most > 0 ? most : 1;
 }
 
+/* "kv|q|burst" of what rings pass on. */
+GY_INLINE_ int form_moves_q(uint32_t travels, uint32_t pass)
+{
+    return travels == 1 || (travels == 2 && pass == GYRE_PASS_BACKWARD);
+}
+
 GY_INLINE_ gyre_radix_digit form_digit(uint32_t count, uint32_t stride)
 {
     gyre_radix_digit digit = {count, count > 1 ? stride : 1};

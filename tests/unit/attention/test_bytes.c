@@ -68,7 +68,11 @@ static const row table[] = {
     {"burst", "ring", FORWARD, 1984, 496},
     {"burst hops=published", "ring", BACKWARD, 3039, 3039},
     {"burst", "ring", BACKWARD, 3007, 3007},
+    {"multi-ring team=2 travels=burst", "ring", FORWARD, 896, 224},
+    /* (R - 1) C (3 H u + 2 e), R = P / C^2 */
+    {"multi-ring team=2 travels=burst", "ring", BACKWARD, 1358, 1358},
     /* (P - 1)(2 H u + e), two ways */
+    {"tile a=32 travels=q", "ring", FORWARD, 1999.5, 1999.5},
     {"tokenring", "ring", FORWARD, 992, 992},
     {"tokenring", "reduce", FORWARD, 1007.5, 1007.5},
     {"tokenring", NULL, BACKWARD, 3007, 3007},
@@ -244,7 +248,8 @@ static uint64_t formula_sent(const gyre_plan_request *request, uint32_t rank)
 
 /* Forward 2 (a - 1) H u + 2 (c - 1) K u + (a - 1) e, backward
  * (a - 1)(3 H u + 2 e) + (c - 1) 4 K u. */
-static void hold_law(uint32_t ranks, uint32_t a, uint32_t kv)
+static void hold_law(uint32_t ranks, uint32_t a, uint32_t kv,
+                     const char *travels)
 {
     const uint64_t heads = 8, tokens = 4, dim = 32;
     uint64_t u = tokens * dim * 2, e = 4 * tokens * heads, c = ranks / a;
@@ -252,7 +257,7 @@ static void hold_law(uint32_t ranks, uint32_t a, uint32_t kv)
     char words[64];
 
     memset(&q, 0, sizeof(q));
-    snprintf(words, sizeof(words), "tile a=%u", a);
+    snprintf(words, sizeof(words), "tile a=%u travels=%s", a, travels);
     schedule_set(context, &q, words);
     q.request.ranks = ranks;
     q.request.heads = (uint32_t)heads;
@@ -274,8 +279,9 @@ static void test_law(void **state)
     for (uint32_t ranks = 1; ranks <= 256; ranks++)
         for (uint32_t a = 1; a <= ranks; a++)
             if (ranks % a == 0) {
-                hold_law(ranks, a, 8);
-                hold_law(ranks, a, 2);
+                hold_law(ranks, a, 8, "kv");
+                hold_law(ranks, a, 2, "kv");
+                hold_law(ranks, a, 2, "q");
             }
 }
 
@@ -367,6 +373,10 @@ static const char *const shapes[] = {
     "tile",
     "tile a=2 a_backward=3",
     "tile a=4 direction=descending",
+    "tile a=3 travels=q",
+    "tile a=4 travels=burst hops=published",
+    "multi-ring team=2 travels=q",
+    "multi-ring travels=burst",
     "ulysses",
     "ulysses keep=split",
     "allgather",

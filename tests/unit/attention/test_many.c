@@ -29,6 +29,8 @@ static const char *const shapes[] = {
     "multi-ring team=2 hops=published direction=descending",
     "tile",
     "tile a=2 a_backward=4",
+    "tile a=4 travels=burst",
+    "multi-ring travels=q hops=published",
     "ulysses",
     "ulysses keep=split",
     "allgather",
