@@ -5,6 +5,7 @@ check_PROGRAMS += \
 	tests/unit/attention/test_adjoint \
 	tests/unit/attention/test_bytes \
 	tests/unit/attention/test_checks \
+	tests/unit/attention/test_many \
 	tests/unit/attention/test_mutants \
 	tests/unit/attention/test_plugin \
 	tests/unit/attention/test_proofs \
@@ -38,3 +39,5 @@ tests_unit_attention_test_adjoint_SOURCES = \
 	tests/unit/plan/interpret.h $(attention_schedules)
 tests_unit_attention_test_prune_SOURCES = \
 	tests/unit/attention/test_prune.c $(attention_schedules)
+tests_unit_attention_test_many_SOURCES = \
+	tests/unit/attention/test_many.c $(attention_schedules)
