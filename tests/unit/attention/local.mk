@@ -1,9 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-kernel_case = tests/unit/attention/kernel_case.c \
-	tests/unit/attention/kernel_case.h \
-	tests/unit/attention/kernel_naive_body.h
-
-check_PROGRAMS += \
-	tests/unit/attention/test_kernel
-tests_unit_attention_test_kernel_SOURCES = \
-	tests/unit/attention/test_kernel.c $(kernel_case)
+include tests/unit/attention/kernel.mk
