@@ -106,14 +106,14 @@ static int measure(const attention_options *opt, gyre_kernel_bench *bench,
     int code = rounds(opt, bench, &s[0], &s[1], product);
     gyre_kernel_bench_get_info(bench, &info);
     if (code == CLI_GOOD && opt->cli->json) {
-        json_object_set_new(report, "block",
-                            json_pack("{s:s, s:s, s:s, s:f, s:f, s:o, s:o}",
-                                      "kernel", opt->kernel, "blas", info.blas,
-                                      "exponential", info.exponential, "area",
-                                      info.area, "sgemm_flops_per_second",
-                                      quantile(product, n, 0.5) * 1e9,
-                                      "forward", report_of(&s[0], n),
-                                      "backward", report_of(&s[1], n)));
+        json_object_set_new(
+            report, "block",
+            json_pack("{s:s, s:s, s:s, s:I, s:f, s:o, s:o}", "kernel",
+                      opt->kernel, "blas", info.blas, "exponential",
+                      info.exponential, "area", (json_int_t)info.area,
+                      "sgemm_flops_per_second", quantile(product, n, 0.5) * 1e9,
+                      "forward", report_of(&s[0], n), "backward",
+                      report_of(&s[1], n)));
     } else if (code == CLI_GOOD) {
         printf("block kernel %s on %s, exponential of %s, one thread\n",
                opt->kernel, info.blas, info.exponential);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 include tests/unit/attention/exec.mk
+include tests/unit/attention/kernel.mk
 
 check_PROGRAMS += \
 	tests/unit/attention/test_adjoint \
@@ -16,14 +17,6 @@ attention_schedules = tests/unit/attention/counted.c \
 	tests/unit/attention/schedules.h
 tests_unit_attention_test_bytes_SOURCES = \
 	tests/unit/attention/test_bytes.c $(attention_schedules)
-kernel_case = tests/unit/attention/kernel_case.c \
-	tests/unit/attention/kernel_case.h \
-	tests/unit/attention/kernel_naive_body.h
-
-check_PROGRAMS += \
-	tests/unit/attention/test_kernel
-tests_unit_attention_test_kernel_SOURCES = \
-	tests/unit/attention/test_kernel.c $(kernel_case)
 tests_unit_attention_test_checks_SOURCES = \
 	tests/unit/attention/test_checks.c $(attention_schedules)
 tests_unit_attention_test_plugin_SOURCES = \
