@@ -194,6 +194,14 @@ typedef struct gyre_proof {
 GYRE_API gyre_status gyre_plan_prove(const gyre_plan *plan,
                                      const gyre_proof_options *options,
                                      gyre_proof *out, gyre_error *error);
+/* The same of what gyre_plan_make would make, without keeping all ranks where
+ * they are alike, and against the schedule's own closed forms unless options
+ * has others or rows are dropped.  Errors: as gyre_plan_make. */
+GYRE_API gyre_status gyre_plan_prove_request(gyre_context *context,
+                                             const gyre_plan_request *request,
+                                             const gyre_proof_options *options,
+                                             gyre_proof *out,
+                                             gyre_error *error);
 
 /* ---- plans as files ---------------------------------------------------- */
 

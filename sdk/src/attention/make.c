@@ -129,7 +129,7 @@ gyre_status gyre_plan_source_open(gyre_context *context,
 
     if (status != GYRE_OK)
         return status;
-    *out = (gyre_plan_source){.context = context};
+    *out = (gyre_plan_source){.context = context, .drop = r.drop};
     out->spec = (gyre_plan_spec){.name = r.schedule,
                                  .problem = problem_of(&r),
                                  .layout = r.layout,
@@ -182,13 +182,12 @@ gyre_status gyre_plan_make(gyre_context *context,
         return status;
     status = gyre_plan_create(context, &source.spec, &plan, error);
     gyre_plan_source_close(&source);
-    if (status == GYRE_OK && request->drop == GYRE_DROP_DEAD) {
+    if (status == GYRE_OK && source.drop == GYRE_DROP_DEAD)
         status = gyre_plan_prune(plan, error);
-        if (status != GYRE_OK)
-            gyre_plan_free(plan);
-    }
     if (status == GYRE_OK)
         *out = plan;
+    else
+        gyre_plan_free(plan);
     return status;
 }
 
