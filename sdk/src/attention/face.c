@@ -63,6 +63,7 @@ gyre_status gyre_attention_plans(gyre_context *context,
     }
     if (status != GYRE_OK) {
         gyre_plan_free(made[0]);
+        made[0] = NULL;
         return status;
     }
     plans[0] = made[0];
