@@ -72,5 +72,6 @@ EXTRA_DIST += \
 	tests/unit/lua/json.lua \
 	tests/unit/lua/module.lua \
 	tests/unit/lua/near.lua \
+	tests/unit/lua/plan.lua \
 	tests/unit/lua/store.lua \
 	tests/unit/lua/tap.lua

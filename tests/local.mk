@@ -19,6 +19,7 @@ cli_tests += \
 	tests/cli/lua.test \
 	tests/cli/near.test \
 	tests/cli/netns.test \
+	tests/cli/plan.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
@@ -33,10 +34,7 @@ include tests/unit/device/local.mk
 include tests/unit/store/local.mk
 include tests/unit/transport/local.mk
 include tests/unit/plan/local.mk
-<<<<<<< HEAD
 include tests/unit/attention/local.mk
-=======
->>>>>>> transport
 include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk

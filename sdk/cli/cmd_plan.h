@@ -59,12 +59,12 @@ double plan_now(void);
  *
  * A rank's steps are its ATT or GRD ops in order.  A transfer belongs to the
  * step that it runs beside: the next one in program order, or the last. */
+enum { PLAN_SENT = 64 };
 typedef struct plan_cell {
-    char label[48]; /* chunks: "0 3-5" of KV, or "Q 0 7" where KV stays */
-    char sent[48];  /* "ring>3 a2a": to one rank, to several */
-    uint32_t owner; /* of the first chunk of the label */
+    char label[48];       /* chunks: "0 3-5" of KV, or "Q 0 7" where KV stays */
+    char sent[PLAN_SENT]; /* "ring>3 a2a": to one rank, to several */
+    uint32_t owner;       /* of the first chunk of the label */
     uint64_t pairs, bytes;
-    uint32_t phases; /* bits, of plan_drawing.phases */
 } plan_cell;
 
 typedef struct plan_drawing {

@@ -17,8 +17,8 @@ typedef struct collector {
     bool q_moves, kv_moves;
     const uint32_t *q_rows, *kv_rows; /* of the rank's first step */
     plan_cell beside;                 /* transfers that wait for their step */
-    uint32_t peer, peers;             /* of the group at hand */
-    uint32_t unit;
+    uint32_t unit, peer, peers;       /* of the group at hand */
+    const char *phase;
 } collector;
 
 static const gyre_plan_part *keys_of(const gyre_plan_step *step)
@@ -79,51 +79,62 @@ static uint32_t owner_of(const plan_drawing *d, const gyre_plan_part *part)
                                  : 0;
 }
 
-static uint32_t phase_bit(plan_drawing *d, const char *phase)
+static void note_phase(plan_drawing *d, const char *phase)
 {
     uint32_t i = 0;
 
     while (i < d->phase_count && strcmp(d->phases[i], phase) != 0)
         i++;
-    if (i == GYRE_PLAN_PHASES)
-        return 0;
-    if (i == d->phase_count)
+    if (i == d->phase_count && i < GYRE_PLAN_PHASES)
         d->phases[d->phase_count++] = phase;
-    return 1u << i;
 }
 
-/* A PUT: "ring>3", or "a2a" when its group goes to several. */
+/* Behind what is there, unless it is the last there. */
+static void add_word(char sent[PLAN_SENT], const char *word)
+{
+    const char *last = strrchr(sent, ' ');
+    size_t used = strlen(sent);
+
+    if (strcmp(last != NULL ? last + 1 : sent, word) != 0)
+        snprintf(sent + used, PLAN_SENT - used, "%s%s", used > 0 ? " " : "",
+                 word);
+}
+
+/* The group at hand is over: "ring>3", or "a2a" when it went to several. */
+static void end_group(collector *c)
+{
+    char word[48];
+
+    if (c->peers == 1)
+        snprintf(word, sizeof(word), "%s>%u", c->phase, c->peer);
+    else
+        snprintf(word, sizeof(word), "%s", c->phase);
+    if (c->peers > 0)
+        add_word(c->beside.sent, word);
+    c->peers = 0;
+}
+
 static void add_put(collector *c, const gyre_plan_step *step)
 {
-    plan_cell *cell = &c->beside;
-    size_t used = strlen(cell->sent);
-    size_t length = strlen(step->phase);
-
-    cell->bytes += step->parts[0].bytes;
-    cell->phases |= phase_bit(c->drawing, step->phase);
-    if (step->unit == c->unit) {
-        char *more = strrchr(cell->sent, '>');
-        if (more != NULL && step->peer != c->peer)
-            *more = '\0';
-        return;
-    }
+    if (step->unit != c->unit)
+        end_group(c);
+    if (c->peers == 0 || c->peer != step->peer)
+        c->peers++;
     c->unit = step->unit;
     c->peer = step->peer;
-    if (used >= length && strcmp(cell->sent + used - length, step->phase) == 0)
-        return; /* to several, again */
-    snprintf(cell->sent + used, sizeof(cell->sent) - used, "%s%s>%u",
-             used > 0 ? " " : "", step->phase, step->peer);
+    c->phase = step->phase;
+    c->beside.bytes += step->parts[0].bytes;
+    note_phase(c->drawing, step->phase);
 }
 
+/* What waited for its step. */
 static void put_down(collector *c, plan_cell *cell)
 {
-    size_t used = strlen(cell->sent);
-
-    if (c->beside.sent[0] != '\0')
-        snprintf(cell->sent + used, sizeof(cell->sent) - used, "%s%s",
-                 used > 0 ? " " : "", c->beside.sent);
+    end_group(c);
+    for (char *word = strtok(c->beside.sent, " "); word != NULL;
+         word = strtok(NULL, " "))
+        add_word(cell->sent, word);
     cell->bytes += c->beside.bytes;
-    cell->phases |= c->beside.phases;
     c->beside = (plan_cell){0};
 }
 
@@ -253,9 +264,9 @@ static void print_text(const plan_drawing *d)
         printf("\n");
         print_band(d, s, d->steps - s < fit ? d->steps - s : fit, width);
     }
-    printf("\nA cell: chunks of %s that are worked on; below, what is sent "
-           "beside it.\n",
-           strchr(d->cells[0].label, 'Q') != NULL ? "Q (\"Q\") and KV" : "KV");
+    printf("\nA cell: the chunks of %s worked on; below, what is sent beside "
+           "it.\n",
+           strchr(d->cells[0].label, 'Q') != NULL ? "Q" : "KV");
 }
 
 static json_t *drawing_object(const plan_drawing *d)

@@ -38,24 +38,44 @@ static int text_size(const char *text, int width, int most)
     return fit < 6 ? 6 : fit < most ? fit : most;
 }
 
-static void print_chip(const plan_drawing *d, const plan_cell *cell, int x,
-                       int y, FILE *file)
+static const char *colour_of(const plan_drawing *d, const char *word, int n)
 {
-    uint32_t first = 0;
+    int length = (int)strcspn(word, ">");
 
-    if (cell->sent[0] == '\0')
-        return;
-    while (first + 1 < GYRE_PLAN_PHASES && !(cell->phases >> first & 1))
-        first++;
-    (void)d;
-    fprintf(file,
-            "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"3\" "
-            "fill=\"%s\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"%d\" "
-            "fill=\"#fff\" text-anchor=\"middle\">",
-            x + 3, y, CELL - 8, CHIP, chip_colours[first], x + CELL / 2 - 1,
-            y + 11, text_size(cell->sent, CELL - 8, 11));
-    print_escaped(file, cell->sent);
-    fputs("</text>\n", file);
+    length = length < n ? length : n;
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        if ((int)strlen(d->phases[i]) == length &&
+            strncmp(d->phases[i], word, (size_t)length) == 0)
+            return chip_colours[i];
+    return "#555555";
+}
+
+/* One a word, side by side. */
+static void print_chips(const plan_drawing *d, const plan_cell *cell, int x,
+                        int y, FILE *file)
+{
+    int count = 0, width, k = 0;
+
+    for (const char *c = cell->sent; *c != '\0'; c++)
+        count += *c == ' ';
+    width = (CELL - 8) / (count + 1);
+    for (const char *word = cell->sent; *word != '\0'; k++) {
+        char text[PLAN_SENT];
+        int n = (int)strcspn(word, " ");
+
+        snprintf(text, sizeof(text), "%.*s", n, word);
+        fprintf(file,
+                "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+                "rx=\"3\" fill=\"%s\"/>\n<text x=\"%d\" y=\"%d\" "
+                "font-size=\"%d\" fill=\"#fff\" text-anchor=\"middle\">",
+                x + 3 + k * width, y, width - 1, CHIP, colour_of(d, word, n),
+                x + 3 + k * width + width / 2, y + 11,
+                text_size(text, width, 11));
+        print_escaped(file, text);
+        fputs("</text>\n", file);
+        word += n;
+        word += *word == ' ';
+    }
 }
 
 static void print_cell(const plan_drawing *d, uint32_t rank, uint32_t step,
@@ -87,7 +107,7 @@ static void print_cell(const plan_drawing *d, uint32_t rank, uint32_t step,
         print_escaped(file, cell->label);
         fputs("</text></g>\n", file);
     }
-    print_chip(d, cell, x, y + 28, file);
+    print_chips(d, cell, x, y + 28, file);
 }
 
 static void print_legend(const plan_drawing *d, int y, FILE *file)
