@@ -17,16 +17,14 @@ include sdk/src/device/local.mk
 include sdk/src/store/local.mk
 include sdk/src/transport/local.mk
 include sdk/src/plan/local.mk
-dist_man_MANS += sdk/man/gyre.1 sdk/man/gyre-store.5 sdk/man/gyre-plan.5 \
-	sdk/man/gyre-devices.7 sdk/man/gyre-transports.7
+include sdk/src/attention/local.mk
 
 # All rooms in one archive that the unit tests link, so that they reach
 # internal functions; libgyre is the same objects behind the symbol map.
 noinst_LTLIBRARIES += sdk/libgyre_core.la
 sdk_libgyre_core_la_SOURCES = $(base_sources) $(trace_sources) \
 	$(registry_sources) $(io_sources) $(device_sources) $(store_sources) \
-dist_man_MANS += sdk/man/gyre.1 sdk/man/gyre-store.5 sdk/man/gyre-plan.5 \
-	sdk/man/gyre-devices.7 sdk/man/gyre-transports.7
+	$(transport_sources) $(plan_sources) $(attention_sources)
 sdk_libgyre_core_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DGYRE_PLUGIN_DIR='"$(plugindir)"'
 sdk_libgyre_core_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
