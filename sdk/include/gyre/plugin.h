@@ -100,7 +100,7 @@ enum {
 typedef struct gyre_plugin {
     size_t size;
     const char *kind;    /* GYRE_KIND_... */
-    const char *name;    /* [a-z][a-z0-9_-]* */
+    const char *name;    /* [a-z0-9][a-z0-9_-]* */
     const char *version; /* of the plugin: "1.0.0" */
     const char *summary; /* one line */
     const char *licence; /* SPDX expression */
@@ -399,6 +399,8 @@ typedef struct gyre_problem {
     uint64_t tokens[GYRE_SIDE_COUNT]; /* of one sequence */
     const gyre_chunk *chunks[GYRE_SIDE_COUNT];
     uint32_t chunk_count[GYRE_SIDE_COUNT];
+    const uint64_t *rank_tokens[GYRE_SIDE_COUNT]; /* of each rank; as chunks,
+                                                     NULL in check and grid */
 } gyre_problem;
 
 /* Kinds of values.  KV and DKV hold K and V together, ST the planes LSE and
@@ -468,6 +470,46 @@ typedef struct gyre_plan_slot {
 typedef struct gyre_builder gyre_builder;
 
 /*
+ * The mixed radix: one emitter behind most schedules.  A rank's number has five
+ * digits, each with its size and stride (which digit stands for neighbours);
+ * the strides are 1 and the products of the sizes below.  Digits of size 1 are
+ * not there.  Forward, with Q and KV blocks by the four digits that are not
+ * heads:
+ *
+ *     heads      all to all: fewer heads, the rows of all ranks of this digit
+ *     q_gather   all-gather of Q rows, reduce-scatter of O*
+ *     kv_gather  all-gather of KV rows
+ *     outer,     ring of `moves`: `inner` steps, then one of outer, and so on;
+ *     inner      the next transfer is under way while this block is computed
+ *
+ * so that each rank computes q_gather Q blocks by the other KV blocks.  In the
+ * backward pass gathers are repeated and gradients scattered; what moves takes
+ * its gradient along as a sum of its own, whose first hop is after step 1 and
+ * whose own part never leaves home (hops = PUBLISHED: the sum begins at home
+ * and makes as many hops as there are ranks in the ring).
+ */
+typedef struct gyre_radix_digit {
+    uint32_t count, stride;
+} gyre_radix_digit;
+
+enum {
+    GYRE_RADIX_DESCENDING = 1u << 0, /* rings pass on to the rank below */
+    GYRE_RADIX_PUBLISHED = 1u << 1,
+    GYRE_RADIX_KEEP_SPLIT = 1u << 2, /* keep Q, KV, O by heads for backward */
+    GYRE_RADIX_MOVE_Q = 1u << 3,     /* the ring moves Q's side; KV stays */
+    GYRE_RADIX_STRAIGHT = 1u << 4,   /* sums go straight home at each step */
+    GYRE_RADIX_NESTED = 1u << 5 /* phases "inner" and "outer", not "ring" */
+};
+
+typedef struct gyre_radix {
+    size_t size;
+    gyre_radix_digit heads, q_gather, kv_gather, outer, inner;
+    uint32_t flags;
+    uint32_t strides; /* do it for so many parts of the KV heads in turn; at
+                         least 1; more only without heads and rings */
+} gyre_radix;
+
+/*
  * What a schedule calls while it emits one rank.  Ids are of that rank and that
  * call; the same input gives the same id.  The first error is kept and ends the
  * plan, the functions go on returning harmless ids: no check is needed in
@@ -481,6 +523,7 @@ typedef struct gyre_builder gyre_builder;
  * put, get: the k-th put to a peer on a channel meets its k-th get from here.
  * op: any other op.
  * refuse: end the plan with this sentence.
+ * radix: the whole program of this rank and pass, by the mixed radix.
  */
 typedef struct gyre_plan_host {
     size_t size;
@@ -504,6 +547,7 @@ typedef struct gyre_plan_host {
     void (*op)(gyre_builder *builder, uint32_t lane, uint32_t code,
                const uint32_t *views, uint32_t count);
     void (*refuse)(gyre_builder *builder, const char *text);
+    void (*radix)(gyre_builder *builder, const gyre_radix *radix);
 } gyre_plan_host;
 
 /* Where a rank stands on the sequence: the host cuts it for `contexts` places
@@ -707,6 +751,21 @@ GY_HASH_(__attribute__((unused)) static inline, uint32_t)
  *
  * gy_first_variant and gy_no_check serve where there is nothing to say.
  */
+#if defined(GY_SCALARS) || defined(GY_COMPRESSOR) || defined(GY_SCHEDULE)
+
+#define GY_INLINE_ static inline __attribute__((always_inline, unused))
+
+/* The parameters as a struct of doubles. */
+#define GY_VALUE_FIELD_(name, klass, spec, doc) double name;
+typedef struct gy_values {
+    GY_PARAMETERS(GY_VALUE_FIELD_)
+} gy_values;
+#define GY_VALUES_(values) ((const gy_values *)(const void *)(values))
+#define GY_PARAMETER_ENTRY_(name, klass, spec, doc) \
+    {sizeof(gyre_parameter), #name, doc, klass, spec},
+
+#endif
+
 #if defined(GY_SCALARS) || defined(GY_COMPRESSOR)
 
 #ifndef __NO_MATH_ERRNO__
@@ -727,8 +786,6 @@ GY_HASH_(__attribute__((unused)) static inline, uint32_t)
 #error "gyre: float arithmetic must not be widened; on 32-bit x86 compile \
 with -msse2 -mfpmath=sse"
 #endif
-
-#define GY_INLINE_ static inline __attribute__((always_inline, unused))
 
 GY_INLINE_ float gy_fma(float a, float b, float c)
 {
@@ -754,14 +811,6 @@ GY_INLINE_ float gy_select(int c, float a, float b)
 {
     return c ? a : b;
 }
-
-/* The parameters as a struct of doubles. */
-#define GY_VALUE_FIELD_(name, klass, spec, doc) double name;
-typedef struct gy_values {
-    GY_PARAMETERS(GY_VALUE_FIELD_)
-} gy_values;
-#define GY_PARAMETER_ENTRY_(name, klass, spec, doc) \
-    {sizeof(gyre_parameter), #name, doc, klass, spec},
 
 GY_INLINE_ const char *gy_no_check(const gy_values *values)
 {
@@ -1177,7 +1226,6 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
                           "prefer-vector-width=512")))
 #endif
 
-#define GY_VALUES_(values) ((const gy_values *)(const void *)(values))
 #define GY_CODEC_FACE_(suffix, isa, target, C, D, S)                         \
     target static size_t gy_compress_##suffix(const gyre_compress *job)      \
     {                                                                        \
@@ -1289,6 +1337,41 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
                                           gy_extension_};
 
 #endif /* GY_COMPRESSOR */
+
+/* ---- writing a schedule ------------------------------------------------ */
+
+/*
+ * Before including this header, define GY_SCHEDULE and GY_PARAMETERS, all of
+ * them structural and at least one.  Then write the functions of gyre_schedule
+ * (GY_VALUES_(values) turns values into a gy_values) and end with
+ *
+ *     static const gyre_schedule name = {sizeof(gyre_schedule), check, ...};
+ *     GYRE_SCHEDULE(id, "name", "1.0.0", "summary", "licence", claims, &name)
+ *     GYRE_MODULE(id, &gyre_plugin_id)
+ */
+#ifdef GY_SCHEDULE
+
+#define GYRE_SCHEDULE(id, name, version, summary, licence, claims, descriptor) \
+    static const gyre_build gy_build_ = GY_BUILD_(0, NULL);                    \
+    static const gyre_parameter gy_parameter_table_[] = {                      \
+        GY_PARAMETERS(GY_PARAMETER_ENTRY_)};                                   \
+    GY_EXTERN_ __attribute__((visibility("hidden")))                           \
+    const gyre_plugin gyre_plugin_##id;                                        \
+    const gyre_plugin gyre_plugin_##id = {sizeof(gyre_plugin),                 \
+                                          GYRE_KIND_SCHEDULE,                  \
+                                          name,                                \
+                                          version,                             \
+                                          summary,                             \
+                                          licence,                             \
+                                          gy_parameter_table_,                 \
+                                          sizeof(gy_parameter_table_) /        \
+                                              sizeof(gy_parameter_table_[0]),  \
+                                          claims,                              \
+                                          &gy_build_,                          \
+                                          descriptor,                          \
+                                          NULL};
+
+#endif /* GY_SCHEDULE */
 
 #ifdef __cplusplus
 }

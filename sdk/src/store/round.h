@@ -131,6 +131,7 @@ struct gyre_round {
     gyre_taken *taken;   /* [train_chunks], with an intake */
     double *kept_leaves; /* [train_grains], with a compressor: of D(c) */
     void *decided;       /* of a compressor with a barrier */
+    bool surveyed;       /* and by it: a is where the next residual will be */
     float *kappa_before; /* [tensors], with a residual */
     bool adopted;        /* the residual is */
     pthread_cond_t taken_some;
@@ -215,7 +216,8 @@ gyre_status gyre_round_compress(gyre_round *round, uint64_t chunk,
                                 gyre_error *error);
 /* Bytes of `decided`; 0 without a barrier. */
 size_t gyre_round_decided_bytes(const gyre_round *round);
-/* Survey all gradients for a compressor with a barrier. */
+/* Survey all gradients for a compressor with a barrier.  Errors: NO_MEMORY,
+ * RANGE (overflow, as above). */
 gyre_status gyre_round_survey(gyre_round *round, gyre_error *error);
 /* The text for an overflow that `overflown` tells. */
 gyre_status gyre_round_tell_overflow(const gyre_round *round,
