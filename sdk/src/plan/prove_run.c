@@ -26,7 +26,7 @@ typedef struct events {
     unit_event *unit; /* by unit over all ranks */
     uint32_t *head;   /* by rank and lane: first unit not ended */
     uint32_t *last;   /* by rank: groups ended, in program order */
-    uint64_t *ready;  /* bits of ranks to look at; see run */
+    uint32_t *ready;  /* bits of ranks to look at; see run */
     uint32_t current; /* rank that is looked at */
     uint32_t ended;
 } events;
@@ -40,7 +40,7 @@ static const gyre_plan_program *program(const events *e, uint32_t rank)
 static void look_at(events *e, uint32_t rank)
 {
     if (e->current != rank)
-        e->ready[rank / 64] |= UINT64_C(1) << rank % 64;
+        e->ready[rank / 32] |= UINT32_C(1) << rank % 32;
 }
 
 /* The first unit of a lane at or after `unit`. */
@@ -258,7 +258,7 @@ static bool say_stuck(events *e)
 
 static uint32_t ready_words(const events *e)
 {
-    return e->v->ranks / 64 + 1;
+    return (e->v->ranks + 31) / 32;
 }
 
 static bool make(events *e)
@@ -295,21 +295,25 @@ static void drop(events *e)
     gyre_free(context, e->ready, ready_words(e), sizeof(*e->ready));
 }
 
-/* 64 neighbours go on until all of them wait for others, then the next 64: what
- * they touch stays in the caches, and most partners are near. */
+/*
+ * 64 neighbours go on until all of them wait for others, then 64 that overlap
+ * them by half: what they touch stays in the caches, most partners are near,
+ * and the next ones fill the gaps that the edges left.
+ */
 static bool run(events *e)
 {
     uint32_t words = ready_words(e), at = 0;
     for (uint32_t empty = 0; empty < words;) {
-        if (e->ready[at] == 0) {
+        uint32_t word = e->ready[at] != 0 ? at : (at + 1) % words;
+        if (e->ready[word] == 0) {
             at = (at + 1) % words;
             empty++;
             continue;
         }
         empty = 0;
-        uint32_t bit = (uint32_t)__builtin_ctzll(e->ready[at]);
-        e->ready[at] &= e->ready[at] - 1;
-        if (!advance(e, at * 64 + bit))
+        uint32_t bit = (uint32_t)__builtin_ctz(e->ready[word]);
+        e->ready[word] &= e->ready[word] - 1;
+        if (!advance(e, word * 32 + bit))
             return false;
     }
     return true;
