@@ -26,10 +26,7 @@ typedef struct events {
     unit_event *unit; /* by unit over all ranks */
     uint32_t *head;   /* by rank and lane: first unit not ended */
     uint32_t *last;   /* by rank: groups ended, in program order */
-    uint32_t *queue;  /* ranks to look at, the last one first: its partners
-                       * are in the cache */
-    bool *queued;
-    uint32_t queue_count;
+    uint32_t *ready;  /* bits of ranks to look at; see run */
     uint32_t current; /* rank that is looked at */
     uint32_t ended;
 } events;
@@ -42,10 +39,8 @@ static const gyre_plan_program *program(const events *e, uint32_t rank)
 
 static void look_at(events *e, uint32_t rank)
 {
-    if (e->queued[rank] || e->current == rank)
-        return;
-    e->queued[rank] = true;
-    e->queue[e->queue_count++] = rank;
+    if (e->current != rank)
+        e->ready[rank / 32] |= UINT32_C(1) << rank % 32;
 }
 
 /* The first unit of a lane at or after `unit`. */
@@ -261,6 +256,11 @@ static bool say_stuck(events *e)
                            rank, program(e, rank)->units[unit].first);
 }
 
+static uint32_t ready_words(const events *e)
+{
+    return (e->v->ranks + 31) / 32;
+}
+
 static bool make(events *e)
 {
     gyre_prover *v = e->v;
@@ -269,10 +269,9 @@ static bool make(events *e)
     e->unit = gyre_alloc_zero(context, units, sizeof(*e->unit));
     e->head = gyre_alloc(context, v->ranks, LANES * sizeof(*e->head));
     e->last = gyre_alloc_zero(context, v->ranks, sizeof(*e->last));
-    e->queue = gyre_alloc(context, v->ranks, sizeof(*e->queue));
-    e->queued = gyre_alloc_zero(context, v->ranks, sizeof(*e->queued));
+    e->ready = gyre_alloc_zero(context, ready_words(e), sizeof(*e->ready));
     if (e->unit == NULL || e->head == NULL || e->last == NULL ||
-        e->queue == NULL || e->queued == NULL)
+        e->ready == NULL)
         return gyre_prove_no_memory(v);
     for (size_t i = 0; i < units; i++)
         e->unit[i].pending = WAITS;
@@ -293,16 +292,28 @@ static void drop(events *e)
     gyre_free(context, e->unit, units, sizeof(*e->unit));
     gyre_free(context, e->head, ranks, LANES * sizeof(*e->head));
     gyre_free(context, e->last, ranks, sizeof(*e->last));
-    gyre_free(context, e->queue, ranks, sizeof(*e->queue));
-    gyre_free(context, e->queued, ranks, sizeof(*e->queued));
+    gyre_free(context, e->ready, ready_words(e), sizeof(*e->ready));
 }
 
+/*
+ * 64 neighbours go on until all of them wait for others, then 64 that overlap
+ * them by half: what they touch stays in the caches, most partners are near,
+ * and the next ones fill the gaps that the edges left.
+ */
 static bool run(events *e)
 {
-    while (e->queue_count > 0) {
-        uint32_t rank = e->queue[--e->queue_count];
-        e->queued[rank] = false;
-        if (!advance(e, rank))
+    uint32_t words = ready_words(e), at = 0;
+    for (uint32_t empty = 0; empty < words;) {
+        uint32_t word = e->ready[at] != 0 ? at : (at + 1) % words;
+        if (e->ready[word] == 0) {
+            at = (at + 1) % words;
+            empty++;
+            continue;
+        }
+        empty = 0;
+        uint32_t bit = (uint32_t)__builtin_ctz(e->ready[word]);
+        e->ready[word] &= e->ready[word] - 1;
+        if (!advance(e, word * 32 + bit))
             return false;
     }
     return true;
@@ -318,8 +329,23 @@ bool gyre_prove_run(gyre_prover *v)
     return good;
 }
 
+/* All communication of each rank is on one lane anyway. */
+static bool has_one_lane(const gyre_prover *v)
+{
+    for (uint32_t r = 0; r < v->ranks; r++) {
+        const gyre_plan_program *p = &v->plan->programs[r];
+        for (uint32_t g = 1; g < p->group_count; g++)
+            if (p->groups[g].lane != p->groups[0].lane)
+                return false;
+    }
+    return true;
+}
+
 bool gyre_prove_one_lane(gyre_prover *v)
 {
+    v->proof->one_lane = has_one_lane(v);
+    if (v->proof->one_lane)
+        return true;
     events e = {.v = v, .one_lane = true};
     double path = v->proof->critical_path;
     bool good = make(&e) && run(&e);
