@@ -19,6 +19,7 @@ cli_tests += \
 	tests/cli/lua.test \
 	tests/cli/near.test \
 	tests/cli/plugins.test \
+	tests/cli/ranks.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
