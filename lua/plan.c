@@ -73,6 +73,11 @@ int gl_plan(lua_State *L)
     int base = gl_take_context(L, &context);
 
     luaL_checktype(L, base + 1, LUA_TTABLE);
+    bool schedule = lua_getfield(L, base + 1, "schedule") != LUA_TNIL;
+    bool file = lua_getfield(L, base + 1, "file") != LUA_TNIL;
+    lua_pop(L, 2);
+    if (schedule || file)
+        return gl_attention_plan(L, context, lua_gettop(L), base + 1);
     lua_newtable(L);
     gyre_status status =
         make_plan(L, context, base + 1, lua_gettop(L), &p, &error);

@@ -15,6 +15,7 @@ attention_sources = $(attention_kernel_sources) \
 	sdk/src/attention/make.h \
 	sdk/src/attention/naive.c \
 	sdk/src/attention/pass.c \
+	sdk/src/attention/prove.c \
 	sdk/src/attention/queue.c \
 	sdk/src/attention/slots.c \
 	sdk/src/attention/solo.c \

@@ -20,6 +20,7 @@ typedef struct gyre_plan_source {
     const gyre_schedule *schedule; /* the context's */
     double values[GYRE_OPT_MAX_PARAMETERS];
     gyre_grid *grid;     /* [problem.ranks] */
+    uint32_t drop;       /* gyre_drop */
     gyre_plan_spec spec; /* points into the request */
 } gyre_plan_source;
 
