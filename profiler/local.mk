@@ -2,6 +2,9 @@
 # `gyre profile` and `gyre bench`.
 sdk_cli_gyre_SOURCES += \
 	profiler/bench.h \
+	profiler/bench_attention.c \
+	profiler/bench_attention.h \
+	profiler/bench_attention_block.c \
 	profiler/bench_near.c \
 	profiler/bench_near.h \
 	profiler/bench_near_disk.c \

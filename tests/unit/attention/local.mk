@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+include tests/unit/attention/kernel.mk
 include tests/unit/attention/exec.mk
 
 check_PROGRAMS += \
@@ -33,12 +34,3 @@ tests_unit_attention_test_plugin_SOURCES = \
 	tests/unit/attention/test_plugin.c $(attention_schedules)
 tests_unit_attention_test_many_SOURCES = \
 	tests/unit/attention/test_many.c $(attention_schedules)
-
-kernel_case = tests/unit/attention/kernel_case.c \
-	tests/unit/attention/kernel_case.h \
-	tests/unit/attention/kernel_naive_body.h
-
-check_PROGRAMS += \
-	tests/unit/attention/test_kernel
-tests_unit_attention_test_kernel_SOURCES = \
-	tests/unit/attention/test_kernel.c $(kernel_case)
