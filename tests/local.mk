@@ -21,6 +21,7 @@ cli_tests += \
 	tests/cli/netns.test \
 	tests/cli/plan.test \
 	tests/cli/plugins.test \
+	tests/cli/ranks.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
