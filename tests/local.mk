@@ -18,6 +18,7 @@ cli_tests += \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
 	tests/cli/near.test \
+	tests/cli/netns.test \
 	tests/cli/plan.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \

@@ -3,6 +3,7 @@
 attention_kernel_sources = \
 	sdk/src/attention/kernel.c \
 	sdk/src/attention/kernel.h \
+	sdk/src/attention/kernel_bench.c \
 	sdk/src/attention/kernel_blas.c \
 	sdk/src/attention/kernel_blas.h \
 	sdk/src/attention/kernel_count.c \
@@ -19,3 +20,5 @@ attention_kernel_sources = \
 	sdk/src/attention/kernel_rows_body.h \
 	sdk/src/attention/kernel_tile.c \
 	sdk/src/attention/kernel_tile.h
+
+gyre_include_HEADERS += sdk/include/gyre/kernel.h

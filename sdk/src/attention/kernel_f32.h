@@ -22,8 +22,8 @@
 /* Rows and keys of a running tile; rows of a band of a partly masked tile,
  * which is cut to the keys that the band needs (doc/decisions.md). */
 enum {
-    GYRE_ATTEND_ROWS = 256,
-    GYRE_ATTEND_KEYS = 512,
+    GYRE_ATTEND_ROWS = 384,
+    GYRE_ATTEND_KEYS = 384,
     GYRE_GRAD_ROWS = 256,
     GYRE_GRAD_KEYS = 256,
     GYRE_BAND = 64

@@ -3,7 +3,8 @@
  * Work on rows of scores, for each instruction set.
  *
  * Rows are padded to whole lots of 16 and aligned to 64.  Sums and maxima run
- * in 16 lanes by index mod 16, folded 8-4-2-1, and the exponential is SLEEF's
+ * in 64 lanes by index mod 64 (what is beyond the last 64 in the first 16),
+ * folded 4 x 16, then 8-4-2-1, and the exponential is SLEEF's
  * form that gives the same bits everywhere (1 ulp): all sets agree to the bit.
  * Without SLEEF the exponential is libm's.
  */

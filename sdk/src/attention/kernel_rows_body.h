@@ -4,57 +4,62 @@
  * for each instruction set.  A lot is 16 / W vectors.
  */
 
-TARGET static float NAME(fold_most)(const V *x)
+/* Lanes of the first 16 with those of the others of x[4]. */
+TARGET static float NAME(fold_most)(V x[4][LOT])
 {
     float lanes[16];
 
     for (int v = 0; v < LOT; v++)
-        STORE(lanes + v * W, x[v]);
+        STORE(lanes + v * W, MAX(MAX(x[0][v], x[1][v]), MAX(x[2][v], x[3][v])));
     for (int half = 8; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             lanes[i] = lanes[i + half] > lanes[i] ? lanes[i + half] : lanes[i];
     return lanes[0];
 }
 
-TARGET static float NAME(fold_sum)(const V *x)
+TARGET static float NAME(fold_sum)(V x[4][LOT])
 {
     float lanes[16];
 
     for (int v = 0; v < LOT; v++)
-        STORE(lanes + v * W, x[v]);
+        STORE(lanes + v * W, ADD(ADD(x[0][v], x[1][v]), ADD(x[2][v], x[3][v])));
     for (int half = 8; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             lanes[i] += lanes[i + half];
     return lanes[0];
 }
 
-TARGET static float NAME(soften)(float *s, size_t n, float m, float *sum)
+/* Four lots side by side, so that one does not wait for the other. */
+TARGET static float NAME(most)(const float *s, size_t n, float m)
 {
-    V most[LOT], total[LOT];
+    V x[4][LOT];
+    size_t i = 0;
 
-    for (int v = 0; v < LOT; v++) {
-        most[v] = SET(m);
-        total[v] = SET(0.0f);
-    }
-    for (size_t i = 0; i < n; i += 16)
+    for (int v = 0; v < 4 * LOT; v++)
+        x[v / LOT][v % LOT] = SET(m);
+    for (; i + 64 <= n; i += 64)
+        for (int v = 0; v < 4 * LOT; v++)
+            x[v / LOT][v % LOT] = MAX(LOAD(s + i + v * W), x[v / LOT][v % LOT]);
+    for (; i < n; i += 16)
         for (int v = 0; v < LOT; v++)
-            most[v] = MAX(LOAD(s + i + v * W), most[v]);
-    float m2 = NAME(fold_most)(most);
-    if (m2 == -INFINITY) {
-        memset(s, 0, n * sizeof(float));
-        *sum = 0.0f;
-        return m2;
-    }
-    V shift = SET(m2);
-    for (size_t i = 0; i < n; i += 16)
-        for (int v = 0; v < LOT; v++) {
-            V e = EXP(SUB(LOAD(s + i + v * W), shift));
+            x[0][v] = MAX(LOAD(s + i + v * W), x[0][v]);
+    return NAME(fold_most)(x);
+}
 
-            STORE(s + i + v * W, e);
-            total[v] = ADD(total[v], e);
-        }
-    *sum = NAME(fold_sum)(total);
-    return m2;
+TARGET static float NAME(total)(const float *s, size_t n)
+{
+    V x[4][LOT];
+    size_t i = 0;
+
+    for (int v = 0; v < 4 * LOT; v++)
+        x[v / LOT][v % LOT] = SET(0.0f);
+    for (; i + 64 <= n; i += 64)
+        for (int v = 0; v < 4 * LOT; v++)
+            x[v / LOT][v % LOT] = ADD(x[v / LOT][v % LOT], LOAD(s + i + v * W));
+    for (; i < n; i += 16)
+        for (int v = 0; v < LOT; v++)
+            x[0][v] = ADD(x[0][v], LOAD(s + i + v * W));
+    return NAME(fold_sum)(x);
 }
 
 TARGET static void NAME(weigh)(float *s, size_t n, float l)
@@ -63,6 +68,22 @@ TARGET static void NAME(weigh)(float *s, size_t n, float l)
 
     for (size_t i = 0; i < n; i += W)
         STORE(s + i, EXP(SUB(LOAD(s + i), shift)));
+}
+
+/* The sum is a pass of its own: the exponential is a call, which would push
+ * a running sum out of its registers each time. */
+TARGET static float NAME(soften)(float *s, size_t n, float m, float *sum)
+{
+    float m2 = NAME(most)(s, n, m);
+
+    if (m2 == -INFINITY) {
+        memset(s, 0, n * sizeof(float));
+        *sum = 0.0f;
+        return m2;
+    }
+    NAME(weigh)(s, n, m2);
+    *sum = NAME(total)(s, n);
+    return m2;
 }
 
 TARGET static void NAME(slope)(const float *p, float *dp, size_t n, float delta,
