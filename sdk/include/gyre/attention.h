@@ -96,6 +96,12 @@ typedef struct gyre_attention_options {
     const float *slopes; /* [heads] of ALiBi: - slope |q - k|; or NULL */
     uint64_t delay;      /* ns at most before each computing op, for tests */
     uint64_t delay_seed;
+    /* To time a schedule on a machine that is too small for it: above 0, ATT
+     * and GRD compute nothing and sleep as long as their operations, counted as
+     * gyre_plan_time does, take at so many a second.  All else is done, bytes
+     * travel.  Results are those of a mask that allows nothing: zeros, LSE
+     * -inf. */
+    double flops;
 } gyre_attention_options;
 
 /* Makes the plans and takes all memory.  Errors: INVALID, PLAN, NOT_FOUND,

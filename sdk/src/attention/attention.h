@@ -102,6 +102,7 @@ typedef struct gyre_executor_options {
     uint64_t delay; /* ns at most before each op that computes */
     uint64_t delay_seed;
     const gyre_executor *saved; /* backward: the forward one of this rank */
+    double flops; /* above 0: ATT and GRD sleep instead, at this rate */
 } gyre_executor_options;
 
 /* What an executor takes, known before it is opened. */

@@ -23,6 +23,11 @@ gyre_status gyre_attention_take(const gyre_attention_options *given,
                          "attention options: dropout is %g: 0 up to, not "
                          "including, 1",
                          out->dropout);
+    if (!(out->flops >= 0))
+        return gyre_fail(error, GYRE_RANGE,
+                         "attention options: flops is %g: 0 to compute, or "
+                         "above 0 to sleep instead",
+                         out->flops);
     return GYRE_OK;
 }
 
@@ -85,7 +90,8 @@ gyre_attention_executor_options(const gyre_attention_options *options,
                                               .slopes = options->slopes},
                                    .tiles = options->tiles,
                                    .delay = options->delay,
-                                   .delay_seed = options->delay_seed};
+                                   .delay_seed = options->delay_seed,
+                                   .flops = options->flops};
 }
 
 /* ---- open ------------------------------------------------------------------

@@ -246,6 +246,8 @@ void gyre_plan_order_free(gyre_plan_order *order);
 /* Op `index`, which is of unit `unit`; begin and end are 0. */
 void gyre_plan_step_fill(const gyre_plan *plan, uint32_t rank, uint32_t unit,
                          uint32_t index, gyre_plan_step *out);
+/* Floating-point operations of an ATT or GRD, 0 of other ops (time.c). */
+double gyre_plan_step_flops(const gyre_plan *plan, const gyre_plan_step *step);
 
 /* ---- counting (count.c) ----------------------------------------------- */
 

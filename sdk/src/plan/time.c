@@ -44,14 +44,21 @@ typedef struct clock_work {
 
 /* ---- what things take ---------------------------------------------------- */
 
-static double op_seconds(const gyre_plan *plan, const gyre_plan_rates *rates,
-                         const gyre_plan_step *step)
+double gyre_plan_step_flops(const gyre_plan *plan, const gyre_plan_step *step)
 {
     double dk = plan->problem.head_dim, dv = plan->problem.v_head_dim;
     if (step->code == GYRE_OP_ATT) /* Q K^T, P V */
-        return (double)step->pairs * 2 * (dk + dv) / rates->flops;
+        return (double)step->pairs * 2 * (dk + dv);
     if (step->code == GYRE_OP_GRD) /* S, dP, dV, dQ, dK */
-        return (double)step->pairs * (6 * dk + 4 * dv) / rates->flops;
+        return (double)step->pairs * (6 * dk + 4 * dv);
+    return 0;
+}
+
+static double op_seconds(const gyre_plan *plan, const gyre_plan_rates *rates,
+                         const gyre_plan_step *step)
+{
+    if (step->code == GYRE_OP_ATT || step->code == GYRE_OP_GRD)
+        return gyre_plan_step_flops(plan, step) / rates->flops;
     double bytes = 0;
     for (uint32_t i = 0; i < step->part_count; i++)
         bytes += (double)step->parts[i].bytes;

@@ -31,13 +31,15 @@ static gyre_attention_tensor tensor(double *at, size_t rank, uint64_t rows,
         .at = at + rank * (ROOM / RANKS), .token = token, .head = head};
 }
 
-static void stage_open(stage *s, const trial_case *c, axis outer)
+static void stage_open_with(stage *s, const trial_case *c, axis outer,
+                            double flops)
 {
     trial_options t;
     gyre_error error = {0};
     memset(s, 0, sizeof(*s));
     s->context = unit_context(&s->memory);
     trial_prepare(s->context, c, &t);
+    t.options.flops = flops;
     if (gyre_world_open(s->context, &t.world, &s->world, &error) != GYRE_OK ||
         gyre_attention_open(s->context, s->world, &t.options, &s->attention,
                             &error) != GYRE_OK)
@@ -55,6 +57,11 @@ static void stage_open(stage *s, const trial_case *c, axis outer)
             .d_k = tensor(s->d_k, r, rows, DIM, outer),
             .d_v = tensor(s->d_v, r, rows, DIM, outer)};
     }
+}
+
+static void stage_open(stage *s, const trial_case *c, axis outer)
+{
+    stage_open_with(s, c, outer, 0);
 }
 
 static void stage_close(stage *s)
@@ -395,6 +402,61 @@ static void memory_is_known_before(void **state)
     unit_memory_check(&memory);
 }
 
+static int add_link(void *user, const gyre_attention_link *link)
+{
+    uint64_t *sums = user;
+    sums[0] += link->sent;
+    sums[1] += link->received;
+    sums[2] += link->planned_sent;
+    sums[3] += link->planned_received;
+    return 0;
+}
+
+/* Blocks slept through: bytes travel, and nothing is computed. */
+static void sleeping_moves_bytes_and_computes_nothing(void **state)
+{
+    (void)state;
+    static stage s;
+    gyre_error error = {0};
+    trial_options t;
+    memset(&s, 0, sizeof(s));
+    s.context = unit_context(&s.memory);
+    trial_prepare(s.context, &plain, &t);
+    t.options.flops = -1;
+    assert_int_equal(gyre_world_open(s.context, &t.world, &s.world, &error),
+                     GYRE_OK);
+    assert_int_equal(gyre_attention_open(s.context, s.world, &t.options,
+                                         &s.attention, &error),
+                     GYRE_RANGE);
+    gyre_world_close(s.world);
+    gyre_context_destroy(s.context);
+
+    stage_open_with(&s, &plain, TOKEN_FIRST, 1e9);
+    stage_fill(&s);
+    run(&s);
+    for (uint32_t r = 0; r < RANKS; r++)
+        for (uint32_t pass = 0; pass < 2; pass++) {
+            uint64_t sums[4] = {0};
+            good(gyre_attention_ledger(s.attention, pass, r, add_link, sums,
+                                       &error),
+                 &error);
+            assert_true(sums[0] > 0);
+            assert_int_equal(sums[0], sums[2]);
+            assert_int_equal(sums[1], sums[3]);
+        }
+    for (uint32_t p = 0; p < TOKENS; p++)
+        for (uint32_t h = 0; h < HEADS; h++) {
+            assert_true(*AT(&s, lse, p, h) == -INFINITY);
+            for (uint32_t d = 0; d < DIM; d++) {
+                assert_true(AT(&s, o, p, h)[d] == 0);
+                assert_true(AT(&s, d_q, p, h)[d] == 0);
+                assert_true(AT(&s, d_k, p, h)[d] == 0);
+                assert_true(AT(&s, d_v, p, h)[d] == 0);
+            }
+        }
+    stage_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +468,7 @@ int main(void)
         cmocka_unit_test(errors_do_not_grow_with_the_ring),
         cmocka_unit_test(degrees_beyond_the_kv_heads),
         cmocka_unit_test(memory_is_known_before),
+        cmocka_unit_test(sleeping_moves_bytes_and_computes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
