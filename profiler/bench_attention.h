@@ -1,22 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of `gyre bench attention`; each prints its lines, or puts what it
- * found into `report` when the output is JSON.  Exit codes as cli.h says. */
+/*
+ * Parts of `gyre bench attention`; each prints its lines, or puts what it found
+ * into `report` when the output is JSON.  Exit codes as cli.h says.
+ *
+ *     block       the kernel beside one-thread products
+ *     schedules   netns.sh -- gyre bench attention --schedules --rank-into DIR
+ *                   every rank: forward and backward of each schedule, blocks
+ *                   slept through; spans and ledger --> DIR/RANK.json
+ *                 all ranks' files and the plans' model --> table
+ */
 #ifndef GYRE_PROFILER_BENCH_ATTENTION_H
 #define GYRE_PROFILER_BENCH_ATTENTION_H
 
 #include "cli.h"
 
 #include <gyre/gyre.h>
+#include <gyre/plan.h>
 #include <jansson.h>
 
 typedef struct attention_options {
     const cli_state *cli;
     const char *kernel, *mask;
     uint64_t seq, heads, kv_heads, head_dim, pairs, square;
+    /* of schedules */
+    bool schedules;
+    uint64_t ranks, slots, rate /* Mbit/s */, steps;
+    double cover, flops; /* GFLOP/s; 0: by cover */
+    const char *only;    /* "ring,2d" */
+    const char *netns;   /* script */
+    const char *into;    /* this process is a rank */
 } attention_options;
 
 /* Block kernel beside one-thread products. */
 int bench_attention_block(const attention_options *opt, gyre_context *context,
                           json_t *report);
+
+/* Schedules over throttled links; bench_attention_rank is a rank of it. */
+int bench_attention_schedules(const attention_options *opt,
+                              gyre_context *context, json_t *report);
+int bench_attention_rank(const attention_options *opt);
+
+/* The problem of the options with this schedule; `mask` is filled, and must
+ * live as long as the request. */
+void bench_attention_request(const attention_options *opt, const char *name,
+                             gyre_mask *mask, gyre_plan_request *out);
+
+/* One schedule as measured: `ranks` is what each rank wrote of it, `model` the
+ * seconds of each pass.  The report of it, of the step with the median time;
+ * NULL when a rank's part is missing. */
+json_t *bench_attention_merge(const attention_options *opt, const char *name,
+                              json_t *const *ranks, const double *model);
+/* The table of all reports. */
+void bench_attention_table(const attention_options *opt, const json_t *report);
 
 #endif

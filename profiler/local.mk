@@ -5,6 +5,9 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_attention.c \
 	profiler/bench_attention.h \
 	profiler/bench_attention_block.c \
+	profiler/bench_attention_rank.c \
+	profiler/bench_attention_schedules.c \
+	profiler/bench_attention_table.c \
 	profiler/bench_near.c \
 	profiler/bench_near.h \
 	profiler/bench_near_disk.c \
@@ -31,5 +34,6 @@ sdk_cli_gyre_SOURCES += \
 
 # Throttled links between network namespaces, for `gyre bench attention`.
 dist_pkgdata_SCRIPTS = profiler/netns.sh
+sdk_cli_gyre_CPPFLAGS += -DGYRE_NETNS='"$(pkgdatadir)/netns.sh"'
 
 dist_man_MANS += sdk/man/gyre-bench.1

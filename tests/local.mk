@@ -12,6 +12,7 @@
 
 cli_tests += \
 	tests/cli/bench.test \
+	tests/cli/bench_attention.test \
 	tests/cli/bench_near.test \
 	tests/cli/gpt.test \
 	tests/cli/same.test \

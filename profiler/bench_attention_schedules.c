@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules against each other: what their plans say, the ranks' run in network
+ * namespaces, and both side by side.
+ */
+#include "config.h"
+
+#include "bench_attention.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the model takes for the rest. */
+static const double FRAME = 1448.0 / 1514.0; /* data in a full frame of TCP */
+static const double LATENCY = 500e-6;        /* of a group */
+static const double MEMORY = 4e9;            /* bytes a second of other ops */
+
+enum { MAX_SCHEDULES = 16, NAME_ROOM = 64, PATH_ROOM = 4096 };
+
+static const char DEFAULT_SCHEDULES[] =
+    "ring,double-ring,2d,multi-ring,ulysses,allgather,burst,tokenring";
+
+typedef struct contest {
+    const attention_options *opt;
+    gyre_context *context;
+    json_t *report;
+    size_t count;
+    char names[MAX_SCHEDULES][NAME_ROOM];
+    double model[MAX_SCHEDULES][GYRE_PASS_COUNT];
+    double flops; /* a second */
+    char folder[PATH_ROOM];
+} contest;
+
+void bench_attention_request(const attention_options *opt, const char *name,
+                             gyre_mask *mask, gyre_plan_request *out)
+{
+    bool causal = strcmp(opt->mask, "causal") == 0;
+
+    *mask = (gyre_mask){.size = sizeof(*mask), .causal = causal};
+    *out = (gyre_plan_request){.size = sizeof(*out),
+                               .schedule = name,
+                               .ranks = (uint32_t)opt->ranks,
+                               .heads = (uint32_t)opt->heads,
+                               .kv_heads = (uint32_t)opt->kv_heads,
+                               .head_dim = (uint32_t)opt->head_dim,
+                               .dtype = GYRE_F32,
+                               .wire_dtype = GYRE_F32,
+                               .tokens = opt->seq,
+                               .layout = causal ? GYRE_LAYOUT_ZIGZAG
+                                                : GYRE_LAYOUT_CONTIGUOUS,
+                               .mask = mask};
+}
+
+/* ---- what plans say ---------------------------------------------------- */
+
+static double link_rate(const contest *c)
+{
+    return (double)c->opt->rate * 1e6 / 8 * FRAME;
+}
+
+typedef struct amounts {
+    double pairs, bytes; /* computed; sent */
+} amounts;
+
+static gyre_status add_step(void *user, const gyre_plan_step *step,
+                            gyre_error *error)
+{
+    amounts *a = user;
+
+    (void)error;
+    a->pairs += (double)step->pairs;
+    if (step->code == GYRE_OP_PUT)
+        a->bytes += (double)step->parts[0].bytes;
+    return GYRE_OK;
+}
+
+static gyre_status make(const contest *c, const char *name, uint32_t pass,
+                        gyre_plan **out, gyre_error *error)
+{
+    gyre_mask mask;
+    gyre_plan_request request;
+
+    bench_attention_request(c->opt, name, &mask, &request);
+    request.pass = pass;
+    return gyre_plan_make(c->context, &request, out, error);
+}
+
+/* The rate at which a step of the forward ring takes `cover` times as long as
+ * the transfer beside it: a ring has as many steps as ranks, and one transfer
+ * fewer. */
+static gyre_status choose_flops(contest *c, gyre_error *error)
+{
+    double ranks = (double)c->opt->ranks;
+    gyre_plan *plan = NULL;
+    amounts a = {0};
+
+    if (c->opt->flops > 0) {
+        c->flops = c->opt->flops * 1e9;
+        return GYRE_OK;
+    }
+    gyre_status status = make(c, "ring", GYRE_PASS_FORWARD, &plan, error);
+    for (uint32_t r = 0; r < c->opt->ranks && status == GYRE_OK; r++)
+        status = gyre_plan_walk(plan, r, add_step, &a, error);
+    gyre_plan_free(plan);
+    double transfer = a.bytes / ranks / (ranks - 1) / link_rate(c);
+    double step = a.pairs / ranks / ranks * 4 * (double)c->opt->head_dim;
+    c->flops = step / (c->opt->cover * transfer);
+    return status;
+}
+
+static gyre_status ignore(void *user, const gyre_plan_step *step,
+                          gyre_error *error)
+{
+    (void)user, (void)step, (void)error;
+    return GYRE_OK;
+}
+
+static gyre_status model(contest *c, const char *name, double *seconds,
+                         gyre_error *error)
+{
+    const gyre_plan_rates rates = {.size = sizeof(rates),
+                                   .flops = c->flops,
+                                   .memory = MEMORY,
+                                   .link = link_rate(c),
+                                   .latency = LATENCY};
+    gyre_status status = GYRE_OK;
+
+    for (uint32_t pass = 0; pass < GYRE_PASS_COUNT && status == GYRE_OK;
+         pass++) {
+        gyre_plan *plan = NULL;
+
+        status = make(c, name, pass, &plan, error);
+        if (status == GYRE_OK)
+            status = gyre_plan_time(plan, &rates, ignore, NULL, &seconds[pass],
+                                    error);
+        gyre_plan_free(plan);
+    }
+    return status;
+}
+
+/* Names that can run here; those that cannot are reported with the reason. */
+static int choose(contest *c)
+{
+    json_t *left = json_array();
+    const char *at = c->opt->only != NULL ? c->opt->only : DEFAULT_SCHEDULES;
+    gyre_error error = {0};
+    gyre_status status = choose_flops(c, &error);
+
+    json_object_set_new(c->report, "left_out", left);
+    json_object_set_new(c->report, "gflops", json_real(c->flops / 1e9));
+    if (status != GYRE_OK)
+        return cli_fail_status(c->opt->cli, status, &error);
+    while (*at != '\0' && c->count < MAX_SCHEDULES) {
+        size_t n = strcspn(at, ",");
+        char *name = c->names[c->count];
+
+        snprintf(name, NAME_ROOM, "%.*s", (int)n, at);
+        at += n + (at[n] == ',');
+        status = model(c, name, c->model[c->count], &error);
+        if (status == GYRE_OK)
+            c->count++;
+        else if (status != GYRE_INVALID || c->opt->only != NULL)
+            return cli_fail_status(c->opt->cli, status, &error);
+        else
+            json_array_append_new(left, json_pack("{s:s, s:s}", "schedule",
+                                                  name, "why", error.text));
+    }
+    return c->count > 0 ? CLI_GOOD
+                        : cli_fail(c->opt->cli, CLI_USAGE,
+                                   "--only: name at least one schedule");
+}
+
+/* ---- the ranks' run ---------------------------------------------------- */
+
+/* A signal ends the script, which then removes what it made; so do we. */
+static volatile sig_atomic_t child;
+
+static void pass_on(int signal)
+{
+    (void)signal;
+    if (child > 0)
+        kill(child, SIGTERM);
+}
+
+static void start(char *const *argv)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    /* Standard output is for the result alone. */
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+        dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        _exit(CLI_FAULT);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execv(argv[0], argv);
+    fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+    _exit(CLI_FAULT);
+}
+
+static int wait_for(const contest *c, char *const *argv)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    enum { SIGNALS = sizeof(signals) / sizeof(*signals) };
+    struct sigaction action = {.sa_handler = pass_on}, before[SIGNALS];
+    int state = 0;
+
+    for (size_t i = 0; i < SIGNALS; i++)
+        sigaction(signals[i], &action, &before[i]);
+    pid_t pid = fork();
+    if (pid == 0)
+        start(argv);
+    child = pid;
+    while (pid > 0 && waitpid(pid, &state, 0) < 0 && errno == EINTR)
+        ;
+    child = 0;
+    for (size_t i = 0; i < SIGNALS; i++)
+        sigaction(signals[i], &before[i], NULL);
+    if (pid > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0)
+        return CLI_GOOD;
+    if (pid > 0 && WIFEXITED(state) && WEXITSTATUS(state) == CLI_NOTHING)
+        return cli_fail(c->opt->cli, CLI_NOTHING,
+                        "ranks in network namespaces cannot be run here; the "
+                        "reason is above");
+    return cli_fail(c->opt->cli, CLI_FAULT,
+                    "the ranks did not end well (status %d)",
+                    WIFEXITED(state) ? WEXITSTATUS(state) : -1);
+}
+
+enum { MAX_WORDS = 48 };
+
+typedef struct words {
+    char text[MAX_WORDS][PATH_ROOM];
+    char *list[MAX_WORDS + 1];
+    size_t count;
+} words;
+
+static void add(words *w, const char *option, const char *format, ...)
+    GYRE_PRINTF(3, 4);
+static void add(words *w, const char *option, const char *format, ...)
+{
+    va_list more;
+
+    if (option != NULL) {
+        snprintf(w->text[w->count], PATH_ROOM, "%s", option);
+        w->list[w->count] = w->text[w->count];
+        w->count++;
+    }
+    va_start(more, format);
+    vsnprintf(w->text[w->count], PATH_ROOM, format, more);
+    va_end(more);
+    w->list[w->count] = w->text[w->count];
+    w->count++;
+}
+
+static void add_script(const contest *c, words *w)
+{
+    unsigned long long slots = c->opt->slots, ranks = c->opt->ranks;
+
+    add(w, NULL, "%s", c->opt->netns);
+    add(w, "--nodes", "%llu", ranks / slots);
+    add(w, "--slots", "%llu", slots);
+    add(w, "--rate", "%llumbit", (unsigned long long)c->opt->rate);
+    add(w, NULL, "--");
+}
+
+static void add_rank(const contest *c, words *w)
+{
+    const attention_options *opt = c->opt;
+    char only[MAX_SCHEDULES * NAME_ROOM] = "";
+
+    for (size_t i = 0; i < c->count; i++) {
+        strcat(only, i > 0 ? "," : "");
+        strcat(only, c->names[i]);
+    }
+    add(w, "bench", "attention");
+    add(w, "--schedules", "--rank-into");
+    add(w, NULL, "%s", c->folder);
+    add(w, "--only", "%s", only);
+    add(w, "--ranks", "%llu", (unsigned long long)opt->ranks);
+    add(w, "--seq", "%llu", (unsigned long long)opt->seq);
+    add(w, "--heads", "%llu", (unsigned long long)opt->heads);
+    if (opt->kv_heads > 0)
+        add(w, "--kv-heads", "%llu", (unsigned long long)opt->kv_heads);
+    add(w, "--head-dim", "%llu", (unsigned long long)opt->head_dim);
+    add(w, "--mask", "%s", opt->mask);
+    add(w, "--steps", "%llu", (unsigned long long)opt->steps);
+    add(w, "--gflops", "%.17g", c->flops / 1e9);
+    if (opt->cli->plugin_path != NULL)
+        add(w, "--plugin-path", "%s", opt->cli->plugin_path);
+}
+
+static int run_ranks(const contest *c)
+{
+    words *w = calloc(1, sizeof(*w));
+    char self[PATH_ROOM];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int code;
+
+    if (w == NULL || n <= 0) {
+        free(w);
+        return cli_fail(c->opt->cli, CLI_FAULT, "no memory, or no /proc");
+    }
+    self[n] = '\0';
+    add_script(c, w);
+    add(w, NULL, "%s", self);
+    add_rank(c, w);
+    code = wait_for(c, w->list);
+    free(w);
+    return code;
+}
+
+/* ---- results ----------------------------------------------------------- */
+
+static json_t *load(const contest *c, size_t rank)
+{
+    char path[PATH_ROOM + 32];
+
+    snprintf(path, sizeof(path), "%s/%zu.json", c->folder, rank);
+    return json_load_file(path, 0, NULL);
+}
+
+static int collect(const contest *c, json_t **files, json_t **parts)
+{
+    json_t *out = json_array();
+
+    json_object_set_new(c->report, "schedules", out);
+    for (size_t r = 0; r < c->opt->ranks; r++)
+        if ((files[r] = load(c, r)) == NULL)
+            return cli_fail(c->opt->cli, CLI_FAULT, "rank %zu wrote no result",
+                            r);
+    for (size_t i = 0; i < c->count; i++) {
+        for (size_t r = 0; r < c->opt->ranks; r++)
+            parts[r] = json_object_get(files[r], c->names[i]);
+        json_t *merged =
+            bench_attention_merge(c->opt, c->names[i], parts, c->model[i]);
+        if (merged == NULL)
+            return cli_fail(c->opt->cli, CLI_FAULT,
+                            "%s: a rank's result is incomplete", c->names[i]);
+        json_array_append_new(out, merged);
+    }
+    return CLI_GOOD;
+}
+
+static int read_results(const contest *c)
+{
+    size_t n = (size_t)c->opt->ranks;
+    json_t **files = calloc(2 * n, sizeof(json_t *));
+    int code = files == NULL ? cli_fail(c->opt->cli, CLI_FAULT, "no memory")
+                             : collect(c, files, files + n);
+
+    for (size_t r = 0; r < n && files != NULL; r++)
+        json_decref(files[r]);
+    free(files);
+    return code;
+}
+
+static void remove_folder(const contest *c)
+{
+    char path[PATH_ROOM + 32];
+
+    for (size_t r = 0; r < c->opt->ranks; r++) {
+        snprintf(path, sizeof(path), "%s/%zu.json", c->folder, r);
+        unlink(path);
+    }
+    rmdir(c->folder);
+}
+
+int bench_attention_schedules(const attention_options *opt,
+                              gyre_context *context, json_t *report)
+{
+    const char *temporary = getenv("TMPDIR");
+    contest *c = calloc(1, sizeof(*c));
+    int code;
+
+    if (c == NULL)
+        return cli_fail(opt->cli, CLI_FAULT, "no memory");
+    c->opt = opt;
+    c->context = context;
+    c->report = report;
+    code = choose(c);
+    if (code == CLI_GOOD && geteuid() != 0)
+        code = cli_fail(opt->cli, CLI_NOTHING,
+                        "--schedules needs root: it makes network namespaces "
+                        "and throttles their links");
+    if (code != CLI_GOOD)
+        goto done;
+    snprintf(c->folder, sizeof(c->folder), "%s/gyre-bench-XXXXXX",
+             temporary != NULL ? temporary : "/tmp");
+    if (mkdtemp(c->folder) == NULL) {
+        code =
+            cli_fail(opt->cli, CLI_FAULT, "%s: %s", c->folder, strerror(errno));
+        goto done;
+    }
+    code = run_ranks(c);
+    if (code == CLI_GOOD)
+        code = read_results(c);
+    remove_folder(c);
+    if (code == CLI_GOOD && !opt->cli->json)
+        bench_attention_table(opt, report);
+done:
+    free(c);
+    return code;
+}
