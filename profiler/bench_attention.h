@@ -40,6 +40,10 @@ int bench_attention_schedules(const attention_options *opt,
                               gyre_context *context, json_t *report);
 int bench_attention_rank(const attention_options *opt);
 
+/* Run argv[0], its output to stderr, and wait; a signal to this process ends it
+ * first. */
+int bench_attention_spawn(const attention_options *opt, char *const *argv);
+
 /* The problem of the options with this schedule; `mask` is filled, and must
  * live as long as the request. */
 void bench_attention_request(const attention_options *opt, const char *name,

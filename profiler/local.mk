@@ -7,6 +7,7 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_attention_block.c \
 	profiler/bench_attention_rank.c \
 	profiler/bench_attention_schedules.c \
+	profiler/bench_attention_spawn.c \
 	profiler/bench_attention_table.c \
 	profiler/bench_near.c \
 	profiler/bench_near.h \
