@@ -49,11 +49,18 @@ int bench_attention_spawn(const attention_options *opt, char *const *argv);
 void bench_attention_request(const attention_options *opt, const char *name,
                              gyre_mask *mask, gyre_plan_request *out);
 
-/* One schedule as measured: `ranks` is what each rank wrote of it, `model` the
- * seconds of each pass.  The report of it, of the step with the median time;
- * NULL when a rank's part is missing. */
+/* What a schedule's plans say. */
+typedef struct bench_attention_model {
+    double seconds[GYRE_PASS_COUNT];
+    double far[GYRE_PASS_COUNT]; /* bytes between nodes, all ranks */
+} bench_attention_model;
+
+/* One schedule as measured: `ranks` is what each rank wrote of it.  The report
+ * of it, of the step with the median time; NULL when a rank's part is missing.
+ */
 json_t *bench_attention_merge(const attention_options *opt, const char *name,
-                              json_t *const *ranks, const double *model);
+                              json_t *const *ranks,
+                              const bench_attention_model *model);
 /* The table of all reports. */
 void bench_attention_table(const attention_options *opt, const json_t *report);
 

@@ -15,6 +15,7 @@
 
 /* What the model takes for the rest. */
 static const double FRAME = 1448.0 / 1514.0; /* data in a full frame of TCP */
+static const double NEAR = 1e9;              /* within a node, bytes a second */
 static const double LATENCY = 500e-6;        /* of a group */
 static const double MEMORY = 4e9;            /* bytes a second of other ops */
 
@@ -29,7 +30,7 @@ typedef struct contest {
     json_t *report;
     size_t count;
     char names[MAX_SCHEDULES][NAME_ROOM];
-    double model[MAX_SCHEDULES][GYRE_PASS_COUNT];
+    bench_attention_model model[MAX_SCHEDULES];
     double flops; /* a second */
     char folder[PATH_ROOM];
 } contest;
@@ -62,7 +63,8 @@ static double link_rate(const contest *c)
 }
 
 typedef struct amounts {
-    double pairs, bytes; /* computed; sent */
+    uint64_t node;            /* ranks of one */
+    double pairs, bytes, far; /* computed; sent; of them to other nodes */
 } amounts;
 
 static gyre_status add_step(void *user, const gyre_plan_step *step,
@@ -72,8 +74,11 @@ static gyre_status add_step(void *user, const gyre_plan_step *step,
 
     (void)error;
     a->pairs += (double)step->pairs;
-    if (step->code == GYRE_OP_PUT)
-        a->bytes += (double)step->parts[0].bytes;
+    if (step->code != GYRE_OP_PUT)
+        return GYRE_OK;
+    a->bytes += (double)step->parts[0].bytes;
+    if (step->peer / a->node != step->rank / a->node)
+        a->far += (double)step->parts[0].bytes;
     return GYRE_OK;
 }
 
@@ -86,6 +91,17 @@ static gyre_status make(const contest *c, const char *name, uint32_t pass,
     bench_attention_request(c->opt, name, &mask, &request);
     request.pass = pass;
     return gyre_plan_make(c->context, &request, out, error);
+}
+
+static gyre_status count(const contest *c, const gyre_plan *plan, amounts *out,
+                         gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    *out = (amounts){.node = c->opt->slots};
+    for (uint32_t r = 0; r < c->opt->ranks && status == GYRE_OK; r++)
+        status = gyre_plan_walk(plan, r, add_step, out, error);
+    return status;
 }
 
 /* The rate at which a step of the forward ring takes `cover` times as long as
@@ -102,8 +118,8 @@ static gyre_status choose_flops(contest *c, gyre_error *error)
         return GYRE_OK;
     }
     gyre_status status = make(c, "ring", GYRE_PASS_FORWARD, &plan, error);
-    for (uint32_t r = 0; r < c->opt->ranks && status == GYRE_OK; r++)
-        status = gyre_plan_walk(plan, r, add_step, &a, error);
+    if (status == GYRE_OK)
+        status = count(c, plan, &a, error);
     gyre_plan_free(plan);
     double transfer = a.bytes / ranks / (ranks - 1) / link_rate(c);
     double step = a.pairs / ranks / ranks * 4 * (double)c->opt->head_dim;
@@ -111,31 +127,30 @@ static gyre_status choose_flops(contest *c, gyre_error *error)
     return status;
 }
 
-static gyre_status ignore(void *user, const gyre_plan_step *step,
-                          gyre_error *error)
-{
-    (void)user, (void)step, (void)error;
-    return GYRE_OK;
-}
-
-static gyre_status model(contest *c, const char *name, double *seconds,
-                         gyre_error *error)
+static gyre_status model(contest *c, const char *name,
+                         bench_attention_model *out, gyre_error *error)
 {
     const gyre_plan_rates rates = {.size = sizeof(rates),
                                    .flops = c->flops,
                                    .memory = MEMORY,
                                    .link = link_rate(c),
-                                   .latency = LATENCY};
+                                   .latency = LATENCY,
+                                   .near_link = NEAR,
+                                   .node = (uint32_t)c->opt->slots};
     gyre_status status = GYRE_OK;
 
     for (uint32_t pass = 0; pass < GYRE_PASS_COUNT && status == GYRE_OK;
          pass++) {
         gyre_plan *plan = NULL;
+        amounts a = {0};
 
         status = make(c, name, pass, &plan, error);
         if (status == GYRE_OK)
-            status = gyre_plan_time(plan, &rates, ignore, NULL, &seconds[pass],
-                                    error);
+            status = count(c, plan, &a, error);
+        if (status == GYRE_OK)
+            status = gyre_plan_time(plan, &rates, NULL, NULL,
+                                    &out->seconds[pass], error);
+        out->far[pass] = a.far;
         gyre_plan_free(plan);
     }
     return status;
@@ -159,7 +174,7 @@ static int choose(contest *c)
 
         snprintf(name, NAME_ROOM, "%.*s", (int)n, at);
         at += n + (at[n] == ',');
-        status = model(c, name, c->model[c->count], &error);
+        status = model(c, name, &c->model[c->count], &error);
         if (status == GYRE_OK)
             c->count++;
         else if (status != GYRE_INVALID || c->opt->only != NULL)
@@ -281,7 +296,7 @@ static int collect(const contest *c, json_t **files, json_t **parts)
         for (size_t r = 0; r < c->opt->ranks; r++)
             parts[r] = json_object_get(files[r], c->names[i]);
         json_t *merged =
-            bench_attention_merge(c->opt, c->names[i], parts, c->model[i]);
+            bench_attention_merge(c->opt, c->names[i], parts, &c->model[i]);
         if (merged == NULL)
             return cli_fail(c->opt->cli, CLI_FAULT,
                             "%s: a rank's result is incomplete", c->names[i]);

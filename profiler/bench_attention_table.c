@@ -54,7 +54,8 @@ static size_t median_step(const attention_options *opt, json_t *const *ranks)
 
 /* Exposed: time of a pass in which a rank does not compute. */
 static json_t *merge_pass(const attention_options *opt, json_t *const *ranks,
-                          size_t step, size_t pass, double model, bool *same)
+                          size_t step, size_t pass,
+                          const bench_attention_model *model, bool *same)
 {
     double seconds = 0, compute = 0, communication = 0, exposed = 0;
     json_t *by_rank = json_array();
@@ -75,11 +76,13 @@ static json_t *merge_pass(const attention_options *opt, json_t *const *ranks,
         json_array_append_new(by_rank, json_deep_copy(p));
     }
     double n = (double)opt->ranks;
-    out =
-        json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:o}", "seconds", seconds,
-                  "model_seconds", model, "compute_seconds", compute / n,
-                  "communication_seconds", communication / n, "exposed_seconds",
-                  exposed / n, "sent_bytes", sent, "ranks", by_rank);
+    out = json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:o}", "seconds", seconds,
+                    "model_seconds", model->seconds[pass], "compute_seconds",
+                    compute / n, "communication_seconds", communication / n,
+                    "exposed_seconds", exposed / n, "sent_bytes", sent, "ranks",
+                    by_rank);
+    json_object_set_new(out, "far_bytes",
+                        json_integer((json_int_t)model->far[pass]));
     json_object_set_new(
         out, "exposed_share",
         json_real(communication > 0 ? exposed / communication : 0));
@@ -87,7 +90,8 @@ static json_t *merge_pass(const attention_options *opt, json_t *const *ranks,
 }
 
 json_t *bench_attention_merge(const attention_options *opt, const char *name,
-                              json_t *const *ranks, const double *model)
+                              json_t *const *ranks,
+                              const bench_attention_model *model)
 {
     bool same = true;
 
@@ -95,12 +99,12 @@ json_t *bench_attention_merge(const attention_options *opt, const char *name,
         if (json_array_size(ranks[r]) != opt->steps)
             return NULL;
     size_t step = median_step(opt, ranks);
-    json_t *forward = merge_pass(opt, ranks, step, 0, model[0], &same);
-    json_t *backward = merge_pass(opt, ranks, step, 1, model[1], &same);
+    json_t *forward = merge_pass(opt, ranks, step, 0, model, &same);
+    json_t *backward = merge_pass(opt, ranks, step, 1, model, &same);
     return json_pack("{s:s, s:f, s:f, s:b, s:o, s:o}", "schedule", name,
                      "seconds", step_seconds(opt, ranks, step), "model_seconds",
-                     model[0] + model[1], "bytes_as_planned", same, "forward",
-                     forward, "backward", backward);
+                     model->seconds[0] + model->seconds[1], "bytes_as_planned",
+                     same, "forward", forward, "backward", backward);
 }
 
 /* ---- table ------------------------------------------------------------- */
@@ -114,6 +118,7 @@ static void print_pass(const json_t *p)
 void bench_attention_table(const attention_options *opt, const json_t *report)
 {
     const json_t *list = json_object_get(report, "schedules");
+    const char *bytes = opt->slots > 1 ? "far_bytes" : "sent_bytes";
     bool same = true;
     size_t i;
     const json_t *s;
@@ -123,7 +128,8 @@ void bench_attention_table(const attention_options *opt, const json_t *report)
            (unsigned long long)opt->ranks, (unsigned long long)opt->slots,
            (unsigned long long)opt->rate, number(report, "gflops"));
     printf("             ---- forward -----  ---- backward ----  --- step ----"
-           "      sent\n");
+           "  %8s\n",
+           opt->slots > 1 ? "far" : "sent");
     printf("schedule     second  model  exp  second  model  exp  second  model"
            "    a rank\n");
     json_array_foreach(list, i, s)
@@ -137,7 +143,7 @@ void bench_attention_table(const attention_options *opt, const json_t *report)
         print_pass(b);
         printf("  %6.3f %6.3f %8s\n", number(s, "seconds"),
                number(s, "model_seconds"),
-               cli_bytes((number(f, "sent_bytes") + number(b, "sent_bytes")) /
+               cli_bytes((number(f, bytes) + number(b, bytes)) /
                              (double)opt->ranks,
                          text));
         same = same && json_is_true(json_object_get(s, "bytes_as_planned"));

@@ -293,6 +293,11 @@ typedef struct gyre_plan_rates {
     double memory;  /* of all other ops, bytes per second */
     double link;    /* of a rank, each way, bytes per second */
     double latency; /* of a group, seconds */
+    /* Above 1: rank r is on node r / node; what travels within a node does so
+     * at near_link beside `link`, which is then between nodes. */
+    double near_link;
+    uint32_t node;
+    uint32_t reserved;
 } gyre_plan_rates;
 
 /*

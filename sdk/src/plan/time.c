@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* An end of a transfer.  Sorted, the k-th PUT of a (src, dst, channel) stands
  * as far from their first as the k-th GET. */
@@ -65,6 +66,25 @@ static double op_seconds(const gyre_plan *plan, const gyre_plan_rates *rates,
     return bytes / rates->memory;
 }
 
+/* Both ways and both kinds of link side by side: the slowest counts. */
+static double transfer_seconds(const clock_work *w, uint32_t rank,
+                               const gyre_plan_unit *unit)
+{
+    const gyre_plan_program *p = &w->plan->programs[rank];
+    uint32_t of_node = w->rates->node > 1 ? w->rates->node : 1;
+    double seconds[2][2] = {{0, 0}, {0, 0}}, most = 0; /* near, get */
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const gyre_plan_op *op = &p->ops[unit->first + i];
+        bool near = op->view[1] / of_node == rank / of_node;
+        seconds[near][op->code == GYRE_OP_GET] +=
+            (double)gyre_view_bytes(w->plan, p, op->view[0]) /
+            (near ? w->rates->near_link : w->rates->link);
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        most = seconds[i / 2][i % 2] > most ? seconds[i / 2][i % 2] : most;
+    return most;
+}
+
 static double unit_seconds(const clock_work *w, uint32_t rank, uint32_t u)
 {
     const gyre_plan_program *p = &w->plan->programs[rank];
@@ -78,14 +98,7 @@ static double unit_seconds(const clock_work *w, uint32_t rank, uint32_t u)
         }
         return sum;
     }
-    uint64_t bytes[2] = {0, 0};
-    for (uint32_t i = 0; i < unit->count; i++) {
-        const gyre_plan_op *op = &p->ops[unit->first + i];
-        bytes[op->code == GYRE_OP_GET] +=
-            gyre_view_bytes(w->plan, p, op->view[0]);
-    }
-    double most = (double)(bytes[0] > bytes[1] ? bytes[0] : bytes[1]);
-    return w->rates->latency + most / w->rates->link;
+    return w->rates->latency + transfer_seconds(w, rank, unit);
 }
 
 /* ---- edges --------------------------------------------------------------- */
@@ -348,15 +361,18 @@ static void release(clock_work *w)
               sizeof(transfer));
 }
 
-gyre_status gyre_plan_time(const gyre_plan *plan, const gyre_plan_rates *rates,
+gyre_status gyre_plan_time(const gyre_plan *plan, const gyre_plan_rates *given,
                            gyre_plan_each *each, void *user, double *total,
                            gyre_error *error)
 {
-    if (!(rates->flops > 0 && rates->memory > 0 && rates->link > 0 &&
-          rates->latency >= 0))
+    gyre_plan_rates rates = {0};
+    memcpy(&rates, given,
+           given->size < sizeof(rates) ? given->size : sizeof(rates));
+    if (!(rates.flops > 0 && rates.memory > 0 && rates.link > 0 &&
+          rates.latency >= 0 && (rates.node <= 1 || rates.near_link > 0)))
         return gyre_fail(error, GYRE_INVALID,
                          "rates must be above 0, and latency 0 or above");
-    clock_work w = {.plan = plan, .rates = rates, .context = plan->context};
+    clock_work w = {.plan = plan, .rates = &rates, .context = plan->context};
     gyre_status status = count_nodes(&w, error);
     if (status == GYRE_OK)
         status = add_edges(&w, error);

@@ -91,8 +91,10 @@ static gyre_status note_time(void *user, const gyre_plan_step *step,
 }
 
 /* A full mask: every step has as many pairs and every hop as many bytes, so
- * that step i begins at i x the longer of both. */
-static void check_ring_time(gyre_context *context, double link)
+ * that step i begins at i x the longer of both.  A hop is as slow as the
+ * slowest of its two ends: between nodes, if there are any. */
+static void check_ring_time(gyre_context *context, double link, double near,
+                            uint32_t node)
 {
     gyre_plan_spec spec = hand_spec(4, 64);
     spec.mask = NULL;
@@ -100,8 +102,11 @@ static void check_ring_time(gyre_context *context, double link)
     gyre_plan_rates rates = {.size = sizeof(rates),
                              .flops = 2 * (8 + 4), /* a pair a second */
                              .memory = 1e30,
-                             .link = link};
-    double step = 16 * 16 * 2, hop = 16 * 12 * 4 / link, total;
+                             .link = link,
+                             .near_link = near,
+                             .node = node};
+    double slowest = node == 4 ? near : link;
+    double step = 16 * 16 * 2, hop = 16 * 12 * 4 / slowest, total;
     double longer = step > hop ? step : hop;
     times t = {.atts = 0};
     gyre_error error;
@@ -122,8 +127,11 @@ static void a_ring_takes_the_longer_of_both(void **state)
     (void)state;
     unit_memory memory = {0};
     gyre_context *context = unit_context(&memory);
-    check_ring_time(context, 100);
-    check_ring_time(context, 1);
+    check_ring_time(context, 100, 0, 0);
+    check_ring_time(context, 1, 0, 1);
+    check_ring_time(context, 1, 100, 2);
+    check_ring_time(context, 100, 1, 4);
+    check_ring_time(context, 1, 100, 4);
     gyre_context_destroy(context);
     unit_memory_check(&memory);
 }
@@ -163,7 +171,8 @@ static void what_never_ends_has_no_time(void **state)
     gyre_context *context = unit_context(&memory);
     static const char *const texts[] = {"rank 0 puts 1 times to rank 1",
                                         "deadlocks: 4 of 4 units"};
-    gyre_plan_rates rates = {sizeof(rates), 1, 1, 1, 0};
+    gyre_plan_rates rates = {
+        .size = sizeof(rates), .flops = 1, .memory = 1, .link = 1};
     for (int i = 0; i < 2; i++) {
         gyre_plan_spec spec = hand_spec(2, 16);
         spec.emit = emit_wrong;
@@ -291,7 +300,8 @@ static void every_failed_request_leaves_nothing(void **state)
     gyre_plan *one = make(context, &spec), *other;
     spec.emit = emit_other;
     other = make(context, &spec);
-    gyre_plan_rates rates = {sizeof(rates), 1, 1, 1, 0};
+    gyre_plan_rates rates = {
+        .size = sizeof(rates), .flops = 1, .memory = 1, .link = 1};
     uint64_t before = memory.bytes;
     for (int what = 0; what < 2; what++)
         for (uint64_t n = 1;; n++) {
