@@ -137,12 +137,40 @@ static void every_schedule_is_right(void **state)
     assert_true(proven > 1000);
 }
 
+/* Up to 64 ranks with one shape that suits all. */
+static void many_ranks_are_right(void **state)
+{
+    (void)state;
+    static const char *const wide[] = {
+        "ring direction=descending",
+        "double-ring window=8",
+        "2d heads=8",
+        "2d heads=16 keep=split",
+        "multi-ring team=2",
+        "multi-ring team=4",
+        "tile",
+        "ulysses",
+        "allgather",
+        "burst",
+        "tokenring",
+    };
+    static const shape s = {64, 8};
+    uint32_t proven = 0;
+    for (size_t i = 0; i < sizeof(wide) / sizeof(*wide); i++)
+        for (uint32_t ranks = 32; ranks <= 64; ranks *= 2)
+            proven += prove_both(wide[i], ranks, &s, &masks[i % 2 ? 0 : 3],
+                                 GYRE_LAYOUT_ZIGZAG);
+    print_message("# %u plans\n", proven);
+    assert_true(proven > 30);
+}
+
 int main(void)
 {
     unit_memory memory = {0};
     context = unit_context(&memory);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule_is_right),
+        cmocka_unit_test(many_ranks_are_right),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gyre_context_destroy(context);
