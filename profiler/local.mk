@@ -29,4 +29,7 @@ sdk_cli_gyre_SOURCES += \
 	profiler/team.c \
 	profiler/team.h
 
+# Throttled links between network namespaces, for `gyre bench attention`.
+dist_pkgdata_SCRIPTS = profiler/netns.sh
+
 dist_man_MANS += sdk/man/gyre-bench.1

@@ -405,6 +405,7 @@ const gyre_plan_host gyre_plan_host_table = {
     .end = end,
     .op = compute,
     .refuse = give_up,
+    .radix = gyre_plan_radix,
 };
 
 /* ---- open, close --------------------------------------------------------- */

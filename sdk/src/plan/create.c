@@ -133,7 +133,10 @@ static gyre_status find_owned(gyre_plan *plan, uint32_t side, gyre_error *error)
     uint32_t *first =
         gyre_alloc_zero(plan->context, (size_t)ranks + 1, sizeof(*first));
     uint32_t *list = gyre_alloc(plan->context, count, sizeof(*list));
-    if (plan->owned[side] == NULL || first == NULL || list == NULL)
+    uint64_t *tokens = gyre_alloc(plan->context, ranks, sizeof(*tokens));
+    plan->problem.rank_tokens[side] = tokens;
+    if (plan->owned[side] == NULL || first == NULL || list == NULL ||
+        tokens == NULL)
         goto done;
     for (uint32_t i = 0; i < count; i++)
         first[chunks[i].owner]++;
@@ -150,6 +153,7 @@ static gyre_status find_owned(gyre_plan *plan, uint32_t side, gyre_error *error)
             gyre_plan_intern_rows(plan, side, list + from, first[r] - from);
         if (plan->owned[side][r] == GYRE_NO_VIEW)
             goto done;
+        tokens[r] = plan->rows[plan->owned[side][r]].tokens;
     }
     status = GYRE_OK;
 done:
@@ -198,6 +202,7 @@ gyre_status gyre_plan_begin(gyre_context *context, const gyre_plan_spec *spec,
     for (int side = 0; side < GYRE_SIDE_COUNT; side++) {
         plan->problem.chunks[side] = NULL;
         plan->problem.chunk_count[side] = 0;
+        plan->problem.rank_tokens[side] = NULL;
     }
     gyre_status status = fill(plan, spec, error);
     if (status != GYRE_OK) {
@@ -251,6 +256,8 @@ void gyre_plan_free(gyre_plan *plan)
     gyre_free(context, plan->programs, ranks, sizeof(*plan->programs));
     for (int side = 0; side < GYRE_SIDE_COUNT; side++) {
         gyre_free(context, plan->owned[side], ranks, sizeof(uint32_t));
+        gyre_free(context, (void *)plan->problem.rank_tokens[side], ranks,
+                  sizeof(uint64_t));
         gyre_free(context, (void *)plan->problem.chunks[side],
                   plan->problem.chunk_count[side], sizeof(gyre_chunk));
     }

@@ -7,7 +7,8 @@
  *           that touched this one
  *     slot  by row: marks {unit, lane, heads, planes, write}
  *
- * An access waits for every mark on its rows that meets its heads and planes
+ * An access waits for every mark on its rows that meets its heads (of KV, the
+ * whole KV heads) and planes
  * where one of the two writes.  It then replaces the marks that it covers and
  * waits for, and those of its own lane that it covers: their waiters wait for
  * it.  Lanes run in order, so only the latest unit of each lane is kept, and
@@ -155,9 +156,18 @@ static void touch(order_walk *w, uint32_t unit, uint32_t lane, uint32_t view_id,
     const gyre_plan_rows *of = &plan->rows[v->rows];
     const uint32_t *all = plan->row_chunks + in->first;
     const uint32_t *some = plan->row_chunks + of->first;
+    uint32_t h0 = v->h0, h1 = v->h1;
+    /* Query heads of one KV head share its storage. */
+    if (gyre_value_side(w->program->slots[v->slot].kind) == GYRE_SIDE_KV) {
+        const gyre_problem *p = &plan->problem;
+        uint32_t share = p->heads / p->kv_heads, k0, k1;
+        gyre_kv_heads(p, h0, h1, &k0, &k1);
+        h0 = k0 * share;
+        h1 = k1 * share;
+    }
     order_mark access = {.unit = unit,
-                         .h0 = v->h0,
-                         .h1 = v->h1,
+                         .h0 = (uint16_t)h0,
+                         .h1 = (uint16_t)h1,
                          .lane = (uint8_t)lane,
                          .planes = (uint8_t)v->planes,
                          .write = write};

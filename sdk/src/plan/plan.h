@@ -123,7 +123,7 @@ typedef struct gyre_plan_program {
 
 enum { GYRE_PLAN_MAX_PHASES = 16, GYRE_PLAN_PHASE_BYTES = 16 };
 
-typedef struct gyre_plan {
+struct gyre_plan {
     gyre_context *context;
     char *name;           /* of the schedule, for messages and files */
     gyre_problem problem; /* chunk tables are the plan's own */
@@ -138,7 +138,7 @@ typedef struct gyre_plan {
     uint32_t row_count, row_room, row_chunk_count, row_chunk_room;
     uint32_t row_table_size;
     gyre_plan_program *programs; /* [problem.ranks]; not emitted: no ops */
-} gyre_plan;
+};
 
 typedef struct gyre_plan_spec {
     const char *name;
@@ -168,7 +168,6 @@ gyre_status gyre_plan_begin(gyre_context *context, const gyre_plan_spec *spec,
 gyre_status gyre_plan_emit(gyre_plan *plan, const gyre_plan_spec *spec,
                            uint32_t rank, gyre_error *error);
 void gyre_plan_clear(gyre_plan *plan, uint32_t rank); /* forget a program */
-void gyre_plan_free(gyre_plan *plan);
 
 /* ---- building one program (build.c) ---------------------------------- */
 
@@ -186,6 +185,9 @@ void gyre_program_free(gyre_context *context, gyre_plan_program *program);
 void gyre_builder_open(gyre_builder *builder, gyre_plan *plan, uint32_t rank);
 /* Put the program into the plan, or free it and say the first error. */
 gyre_status gyre_builder_close(gyre_builder *builder, gyre_error *error);
+
+/* The mixed radix of gyre/plugin.h, as a function of the host (radix.c). */
+void gyre_plan_radix(gyre_builder *builder, const gyre_radix *radix);
 
 /* Interned row set (rows.c).  GYRE_NO_VIEW: out of memory. */
 uint32_t gyre_plan_intern_rows(gyre_plan *plan, uint32_t side,
@@ -239,6 +241,12 @@ gyre_status gyre_plan_order_make(const gyre_plan *plan, uint32_t rank,
                                  gyre_plan_order *out, gyre_error *error);
 void gyre_plan_order_free(gyre_plan_order *order);
 
+/* ---- looking (visit.c) ------------------------------------------------ */
+
+/* Op `index`, which is of unit `unit`; begin and end are 0. */
+void gyre_plan_step_fill(const gyre_plan *plan, uint32_t rank, uint32_t unit,
+                         uint32_t index, gyre_plan_step *out);
+
 /* ---- counting (count.c) ----------------------------------------------- */
 
 /* Sent and received of one rank by phase index; arrays [phase_count]. */
@@ -249,5 +257,31 @@ void gyre_plan_count_bytes(const gyre_plan *plan, uint32_t rank, uint64_t *sent,
 gyre_status gyre_plan_count_memory(const gyre_plan *plan, uint32_t rank,
                                    uint64_t *bytes, uint64_t *external,
                                    gyre_error *error);
+
+/* ---- proof and prune (prove*.c, prune.c) ------------------------------ */
+
+/*
+ * As gyre_plan_prove of what gyre_plan_create would make, but emits rank by
+ * rank: when every program is that of rank 0 with peers, rows and heads moved
+ * by the rank's coordinates, one program is proven for all (quotient = 1) and
+ * under the full mask, which is more than any mask asks.  Else all programs are
+ * kept and proven expanded.  Errors: those of gyre_plan_create and of
+ * gyre_plan_prove.
+ */
+gyre_status gyre_plan_prove_spec(gyre_context *context,
+                                 const gyre_plan_spec *spec,
+                                 const gyre_proof_options *options,
+                                 gyre_proof *out, gyre_error *error);
+
+/*
+ * Drop what nobody needs: rows of an op without a cell, plain rows that reach
+ * no cell and no output (backwards), rows of sums to which nothing was added
+ * (forwards); then ops without rows, and the rows of slots that no op touches.
+ * Both ends of a transfer lose the same rows.  A phase in which a transfer
+ * changed has no declared pattern any more.  The plan must be right: PLAN with
+ * the proof's reason when it is not, and then the plan is as before.  Errors:
+ * PLAN, NO_MEMORY.
+ */
+gyre_status gyre_plan_prune(gyre_plan *plan, gyre_error *error);
 
 #endif

@@ -163,6 +163,43 @@ static void a_ring_overlaps(void **state)
     gyre_context_destroy(context);
 }
 
+/* Two query heads add to their one KV head on two lanes. */
+static void emit_shared(void *user, uint32_t pass, uint32_t rank,
+                        const gyre_plan_host *host, gyre_builder *b)
+{
+    (void)user, (void)pass, (void)rank;
+    uint32_t slots[3];
+    for (int i = 0; i < 3; i++)
+        slots[i] = host->slot(
+            b, &(gyre_plan_slot){.kind = GYRE_VALUE_DKV_SUM,
+                                 .rows = host->owned(b, GYRE_SIDE_KV, 0),
+                                 .h1 = 2,
+                                 .dtype = GYRE_F32,
+                                 .buf = GYRE_NEW_BUF});
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t rows = host->owned(b, GYRE_SIDE_KV, 0);
+        uint32_t views[] = {host->view(b, slots[i], rows, i, i + 1, 1),
+                            host->view(b, slots[2], rows, i, i + 1, 1)};
+        host->op(b, i, GYRE_OP_RED, views, 2);
+    }
+}
+
+static void queries_of_one_kv_head_conflict(void **state)
+{
+    (void)state;
+    gyre_context *context = unit_context(&(unit_memory){0});
+    gyre_plan_spec spec = hand_spec(1, 8);
+    spec.emit = emit_shared;
+    gyre_plan *plan;
+    gyre_plan_order order;
+    assert_int_equal(gyre_plan_create(context, &spec, &plan, NULL), GYRE_OK);
+    assert_int_equal(gyre_plan_order_make(plan, 0, &order, NULL), GYRE_OK);
+    assert_int_equal(order.dep_count, 1);
+    gyre_plan_order_free(&order);
+    gyre_plan_free(plan);
+    gyre_context_destroy(context);
+}
+
 /* A group that gets into what it sends is one conflict. */
 static void emit_clash(void *user, uint32_t pass, uint32_t rank,
                        const gyre_plan_host *host, gyre_builder *b)
@@ -201,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_are_those_of_the_rules),
         cmocka_unit_test(a_ring_overlaps),
+        cmocka_unit_test(queries_of_one_kv_head_conflict),
         cmocka_unit_test(a_clash_within_a_group_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
