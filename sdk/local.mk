@@ -42,5 +42,6 @@ EXTRA_sdk_libgyre_la_DEPENDENCIES = sdk/libgyre.map
 EXTRA_DIST += sdk/libgyre.map
 
 pkgconfig_DATA = sdk/gyre.pc sdk/gyre-plugin.pc
-dist_man_MANS += sdk/man/gyre-plan.1 sdk/man/gyre-plan.5 sdk/man/gyre.1 sdk/man/gyre-store.5 sdk/man/gyre-devices.7 \
-	sdk/man/gyre-transports.7
+dist_man_MANS += sdk/man/gyre-plan.1 sdk/man/gyre-plan.5 sdk/man/gyre.1 \
+	sdk/man/gyre-store.5 \
+	sdk/man/gyre-devices.7 sdk/man/gyre-transports.7

@@ -10,6 +10,11 @@ plan_sources = \
 	sdk/src/plan/load.c \
 	sdk/src/plan/mask.c \
 	sdk/src/plan/order.c \
+	sdk/src/plan/radix.c \
+	sdk/src/plan/radix_gather.c \
+	sdk/src/plan/radix.h \
+	sdk/src/plan/radix_ring.c \
+	sdk/src/plan/radix_split.c \
 	sdk/src/plan/prove.c \
 	sdk/src/plan/prove.h \
 	sdk/src/plan/prove_match.c \
@@ -21,11 +26,6 @@ plan_sources = \
 	sdk/src/plan/prove_state.c \
 	sdk/src/plan/prove_type.c \
 	sdk/src/plan/prune.c \
-	sdk/src/plan/radix.c \
-	sdk/src/plan/radix_gather.c \
-	sdk/src/plan/radix.h \
-	sdk/src/plan/radix_ring.c \
-	sdk/src/plan/radix_split.c \
 	sdk/src/plan/plan.h \
 	sdk/src/plan/record.c \
 	sdk/src/plan/record.h \
