@@ -22,6 +22,7 @@ cli_tests += \
 	tests/cli/plan.test \
 	tests/cli/plugins.test \
 	tests/cli/ranks.test \
+	tests/cli/ranks_mpi.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
