@@ -13,3 +13,5 @@ plugin_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared \
 include plugins/optimizers/local.mk
 include plugins/compressors/local.mk
 include plugins/devices/local.mk
+include plugins/schedules/local.mk
+include plugins/transports/local.mk

@@ -47,7 +47,8 @@ plugins_libbuiltin_la_SOURCES = \
 	plugins/optimizers/adamw/adamw.c \
 	plugins/optimizers/lion/lion.c \
 	plugins/optimizers/sgd/sgd.c \
-	$(compressor_sources)
+	$(compressor_sources) \
+	$(schedule_sources)
 plugins_libbuiltin_la_CPPFLAGS = $(AM_CPPFLAGS) -DGYRE_STATIC_MODULE
 sdk_libgyre_core_la_LIBADD += plugins/libbuiltin.la -lm
 endif

@@ -501,6 +501,7 @@ static uint32_t topk_flags(const double *values)
 
 #define GY_NAMES(N) N(GY_GLOBAL) N(GY_BLOCK) N(GY_FULL) N(GY_WIDE) N(GY_HALF)
 #include "topk.kernel"
+#include "topk.encode"
 
 static void topk_constants(const gy_values *v, int32_t *out)
 {
@@ -513,7 +514,13 @@ static void topk_constants(const gy_values *v, int32_t *out)
     out[4] = s.narrow;
 }
 
-GYRE_CODEC_TEXT(topk_constants, gy_no_table)
+/* All of a survey at once is no work for one grain. */
+static int topk_able(const double *values)
+{
+    return (int)GY_VALUES_(values)->scope == SCOPE_BLOCK;
+}
+
+GYRE_CODEC_TEXTS(topk_constants, gy_no_table, topk_able)
 GYRE_CODEC_LOOPS(compress, decompress, survey)
 
 static const gyre_compressor topk = {sizeof(gyre_compressor),

@@ -53,6 +53,9 @@ extern "C" {
     X(ROLLED_BACK, 53, "rolled back to the last commit")        \
     X(LAYOUT, 54, "layout differs from the one on disk")        \
     X(WORN, 55, "wear budget spent")                            \
+    /* ranks and plans */                                       \
+    X(PLAN, 60, "plan is not right")                            \
+    X(PEER, 61, "another rank failed or does not answer")       \
     /* a plugin */                                              \
     X(PLUGIN_OPEN, 70, "plugin cannot be opened")               \
     X(PLUGIN_ABI, 71, "plugin of another ABI")                  \

@@ -13,6 +13,7 @@
 #include <gyre/context.h>
 #include <gyre/dtype.h>
 #include <gyre/status.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,9 @@
  * NULL. */
 gyre_status gyre_fail(gyre_error *error, gyre_status status, const char *format,
                       ...) GYRE_PRINTF(3, 4);
+gyre_status gyre_fail_list(gyre_error *error, gyre_status status,
+                           const char *format, va_list arguments)
+    GYRE_PRINTF(3, 0);
 /* Put "prefix: " before the text that is there; returns error's status. */
 gyre_status gyre_fail_prefix(gyre_error *error, gyre_status status,
                              const char *format, ...) GYRE_PRINTF(3, 4);
@@ -30,6 +34,11 @@ gyre_status gyre_fail_prefix(gyre_error *error, gyre_status status,
  * (ENOSPC/EDQUOT, ENOMEM, EACCES/EPERM, ENOENT, EEXIST; else `fallback`). */
 gyre_status gyre_fail_errno(gyre_error *error, gyre_status fallback, int err,
                             const char *format, ...) GYRE_PRINTF(4, 5);
+
+/* Print behind the first `used` of `size` bytes, cut there; returns how many
+ * are used now, the NUL not counted. */
+size_t gyre_print(char *text, size_t size, size_t used, const char *format, ...)
+    GYRE_PRINTF(4, 5);
 
 /* ---- memory ---------------------------------------------------------- */
 

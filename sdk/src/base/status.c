@@ -51,14 +51,20 @@ static void put(gyre_error *error, gyre_status status, const char *text)
 gyre_status gyre_fail(gyre_error *error, gyre_status status, const char *format,
                       ...)
 {
-    char text[GYRE_ERROR_TEXT];
     va_list arguments;
+    va_start(arguments, format);
+    gyre_fail_list(error, status, format, arguments);
+    va_end(arguments);
+    return status;
+}
 
+gyre_status gyre_fail_list(gyre_error *error, gyre_status status,
+                           const char *format, va_list arguments)
+{
+    char text[GYRE_ERROR_TEXT];
     if (error == NULL)
         return status;
-    va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
     put(error, status, text);
     return status;
 }
@@ -122,4 +128,18 @@ gyre_status gyre_fail_errno(gyre_error *error, gyre_status fallback, int err,
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     return gyre_fail(error, status, "%s: %s", text, words);
+}
+
+size_t gyre_print(char *text, size_t size, size_t used, const char *format, ...)
+{
+    va_list arguments;
+
+    if (used + 1 >= size)
+        return used;
+    va_start(arguments, format);
+    int n = vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+    if (n < 0)
+        return used;
+    return (size_t)n < size - used ? used + (size_t)n : size - 1;
 }

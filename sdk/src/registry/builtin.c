@@ -14,7 +14,16 @@
     X(fp8)             \
     X(quantize)        \
     X(sign)            \
-    X(topk)
+    X(topk)            \
+    X(allgather)       \
+    X(burst)           \
+    X(double_ring)     \
+    X(multi_ring)      \
+    X(ring)            \
+    X(tile)            \
+    X(tokenring)       \
+    X(two_d)           \
+    X(ulysses)
 #else
 #define BUILTIN_MAP(X)
 #endif

@@ -25,7 +25,9 @@ enum {
     VARIANT_1_0 = SIZE_TO(gyre_variant, loop_count),
     COMPRESSOR_1_0 = SIZE_TO(gyre_compressor, decide),
     CODEC_LOOP_1_0 = SIZE_TO(gyre_codec_loop, survey),
-    CODEC_KERNEL_1_0 = SIZE_TO(gyre_codec_kernel, table)
+    CODEC_KERNEL_1_0 = SIZE_TO(gyre_codec_kernel, table),
+    CODEC_ENCODER_1_0 = SIZE_TO(gyre_codec_encoder, able),
+    SCHEDULE_1_0 = SIZE_TO(gyre_schedule, memory)
 };
 
 static gyre_status bad(gyre_error *error, const char *where, const char *object,
@@ -35,7 +37,8 @@ static gyre_status bad(gyre_error *error, const char *where, const char *object,
                      rule);
 }
 
-/* [a-z][a-z0-9_]*, with - too for plugins and A-Z for kernel names. */
+/* [a-z][a-z0-9_]* and what is in `more`: - and a leading digit for plugins
+ * ("2d"), A-Z for kernel names. */
 static bool legal_name(const char *name, const char *more)
 {
     if (name == NULL || name[0] == '\0' || strlen(name) > 63)
@@ -407,6 +410,42 @@ static gyre_status check_codec_kernel(const gyre_plugin *plugin,
     return GYRE_OK;
 }
 
+static gyre_status check_codec_encoder(const gyre_plugin *plugin,
+                                       const char *where, gyre_error *error)
+{
+    const gyre_codec_encoder *e = NULL;
+
+    if (plugin->extension != NULL)
+        e = plugin->extension(GYRE_CODEC_ENCODE);
+    if (e == NULL)
+        return GYRE_OK;
+    if (e->size < CODEC_ENCODER_1_0)
+        return bad(error, where, "the encoder", "is shorter than in 1.0");
+    if (e->text == NULL || e->text[0] == '\0')
+        return bad(error, where, "the encoder", "has no text");
+    if (plugin->extension(GYRE_CODEC_KERNEL) == NULL)
+        return bad(error, where, "the encoder",
+                   "has no decoder (" GYRE_CODEC_KERNEL
+                   "), whose names and table it takes");
+    return GYRE_OK;
+}
+
+/* Only an optimizer's parameters may change from step to step. */
+static gyre_status check_structural(const gyre_plugin *plugin, const char *what,
+                                    const char *where, gyre_error *error)
+{
+    for (size_t i = 0; i < plugin->parameter_count; i++) {
+        const gyre_parameter *p = element(plugin->parameters, i);
+
+        if (p->klass != GYRE_STRUCTURAL)
+            return gyre_fail(error, GYRE_PLUGIN_BAD,
+                             "%s: init: parameter %s: a %s's must be "
+                             "structural",
+                             where, p->name, what);
+    }
+    return GYRE_OK;
+}
+
 static gyre_status check_compressor(const gyre_plugin *plugin,
                                     const char *where, gyre_error *error)
 {
@@ -432,21 +471,33 @@ static gyre_status check_compressor(const gyre_plugin *plugin,
     if (c->survey_bytes == 0 && (c->flags & GYRE_CODEC_BARRIER) != 0)
         return bad(error, where, "the descriptor",
                    "claims a barrier without survey_bytes");
-    for (size_t i = 0; i < plugin->parameter_count; i++) {
-        const gyre_parameter *p = element(plugin->parameters, i);
-
-        if (p->klass != GYRE_STRUCTURAL)
-            return gyre_fail(error, GYRE_PLUGIN_BAD,
-                             "%s: init: parameter %s: a compressor's must be "
-                             "structural",
-                             where, p->name);
-    }
-    status = check_codec_loops(c, where, error);
+    status = check_structural(plugin, "compressor", where, error);
+    if (status == GYRE_OK)
+        status = check_codec_loops(c, where, error);
     if (status == GYRE_OK)
         status = check_codec_kernel(plugin, where, error);
     if (status == GYRE_OK)
+        status = check_codec_encoder(plugin, where, error);
+    if (status == GYRE_OK)
         status = check_flags(plugin->build, where, error);
     return status;
+}
+
+/* ---- schedule -------------------------------------------------------- */
+
+static gyre_status check_schedule(const gyre_plugin *plugin, const char *where,
+                                  gyre_error *error)
+{
+    const gyre_schedule *s = plugin->descriptor;
+
+    if (s == NULL || s->size < SCHEDULE_1_0)
+        return bad(error, where, "the descriptor",
+                   "is missing or shorter than in ABI 1.0");
+    if (s->check == NULL || s->emit == NULL || s->bytes == NULL ||
+        s->memory == NULL)
+        return bad(error, where, "the descriptor",
+                   "lacks check, emit, bytes or memory (NULL)");
+    return check_structural(plugin, "schedule", where, error);
 }
 
 /* ---- plugin ---------------------------------------------------------- */
@@ -462,9 +513,9 @@ gyre_status gyre_check_plugin(const gyre_plugin *plugin, const char *where,
     if (plugin->kind == NULL || strchr(plugin->kind, '/') == NULL)
         return bad(error, where, "a plugin",
                    "has no kind of the form \"gyre.optimizer/1\"");
-    if (!legal_name(plugin->name, "-"))
+    if (!legal_name(plugin->name, "-0123456789"))
         return bad(error, where, "a plugin",
-                   "has an illegal name (want [a-z][a-z0-9_-]*)");
+                   "has an illegal name (want [a-z0-9][a-z0-9_-]*)");
     if (plugin->version == NULL || plugin->summary == NULL ||
         plugin->licence == NULL)
         return bad(error, where, plugin->name,
@@ -476,5 +527,7 @@ gyre_status gyre_check_plugin(const gyre_plugin *plugin, const char *where,
         status = check_optimizer(plugin, where, error);
     if (status == GYRE_OK && strcmp(plugin->kind, GYRE_KIND_COMPRESSOR) == 0)
         status = check_compressor(plugin, where, error);
+    if (status == GYRE_OK && strcmp(plugin->kind, GYRE_KIND_SCHEDULE) == 0)
+        status = check_schedule(plugin, where, error);
     return status;
 }

@@ -71,6 +71,15 @@ static void lift_compressor(gyre_entry *entry)
     entry->plugin.descriptor = &out->compressor;
 }
 
+static void lift_schedule(gyre_entry *entry)
+{
+    const gyre_schedule *given = entry->given->descriptor;
+
+    copy_sized(&entry->lifted.schedule, sizeof(entry->lifted.schedule), given,
+               given->size);
+    entry->plugin.descriptor = &entry->lifted.schedule;
+}
+
 void gyre_lift(const gyre_plugin *given, gyre_entry *entry)
 {
     entry->given = given;
@@ -82,4 +91,6 @@ void gyre_lift(const gyre_plugin *given, gyre_entry *entry)
         lift_optimizer(entry);
     if (strcmp(given->kind, GYRE_KIND_COMPRESSOR) == 0)
         lift_compressor(entry);
+    if (strcmp(given->kind, GYRE_KIND_SCHEDULE) == 0)
+        lift_schedule(entry);
 }

@@ -58,6 +58,7 @@ typedef struct gyre_entry {
     union { /* by kind */
         gyre_lifted_optimizer optimizer;
         gyre_lifted_compressor compressor;
+        gyre_schedule schedule;
     } lifted;
 } gyre_entry;
 

@@ -81,8 +81,38 @@ static void note_overflow(gyre_round *round, size_t tensor)
     atomic_compare_exchange_strong(&round->overflown, &none, tensor + 1);
 }
 
-bool gyre_round_compress(gyre_round *round, uint64_t chunk, uint8_t *wire,
-                         gyre_taken *out)
+/* A run that is left alone keeps its residual, on the side where it is. */
+static gyre_status keep_run(const gyre_store *store, uint64_t chunk,
+                            const gyre_run *run, const gyre_feedback_job *job,
+                            gyre_error *error)
+{
+    if (job->e == NULL)
+        return GYRE_OK;
+    if (store->residual.at[run->tensor] == GYRE_E_BORN)
+        return gyre_born_keep(store, chunk, run, error);
+    memcpy(job->e_next, job->e, run->n * sizeof(float));
+    return GYRE_OK;
+}
+
+static gyre_status compress_run(gyre_round *round, uint64_t chunk,
+                                const gyre_run *run, gyre_feedback_job *job,
+                                gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    if (round->side[run->tensor] == GYRE_SIDE_BORN)
+        status = gyre_born_compress(round, chunk, run, job, error);
+    else
+        gyre_feedback_run(job);
+    if (status != GYRE_OK || job->finite)
+        return status;
+    note_overflow(round, run->tensor);
+    return gyre_round_tell_overflow(round, error);
+}
+
+gyre_status gyre_round_compress(gyre_round *round, uint64_t chunk,
+                                uint8_t *wire, gyre_taken *out,
+                                gyre_error *error)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t first = gyre_layout_first_grain(layout, chunk);
@@ -93,27 +123,27 @@ bool gyre_round_compress(gyre_round *round, uint64_t chunk, uint8_t *wire,
     memset(out, 0, sizeof(*out));
     while (gyre_layout_next_run(layout, chunk, &cursor, &run)) {
         gyre_feedback_job job = job_of(round, chunk, &run);
+        gyre_status status;
 
         fed = job.e != NULL;
         if (round->skip[run.tensor]) {
-            if (fed)
-                memcpy(job.e_next, job.e, run.n * sizeof(float));
+            status = keep_run(round->store, chunk, &run, &job, error);
+            if (status != GYRE_OK)
+                return status;
             continue;
         }
         job.wire = wire + out->bytes;
         job.leaves = round->kept_leaves + first + run.at / GYRE_GRAIN;
         job.mixed = fed && round->surveyed;
-        gyre_feedback_run(&job);
-        if (!job.finite) {
-            note_overflow(round, run.tensor);
-            return false;
-        }
+        status = compress_run(round, chunk, &run, &job, error);
+        if (status != GYRE_OK)
+            return status;
         out->payload += payload_bytes(job.codec, job.wire, run.n);
         out->bytes += job.bytes;
     }
     if (fed)
         atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_FED);
-    return true;
+    return GYRE_OK;
 }
 
 gyre_status gyre_round_tell_overflow(const gyre_round *round, gyre_error *error)
