@@ -5,4 +5,4 @@ include examples/gpt/local.mk
 
 EXTRA_DIST += examples/quickstart examples/embed/embed.c \
 	examples/plugin/signum.c examples/plugin/signum.kernel \
-	examples/plugin/try.lua
+	examples/plan/striped_qring.lua examples/plugin/try.lua

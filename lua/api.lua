@@ -157,10 +157,36 @@ field("frame_bytes", "integer", "headers of compressed gradients, on links")
 field("padding_read", "integer", "grains, labels, alignment")
 field("padding_write", "integer", "")
 field("commit_write", "integer", "records, tables, blobs")
+field("born_gradient", "integer", "copied whole from or to where they are born")
+field("born_payload", "integer", "compressed on the device where they are born")
+field("born_leaves", "integer", "sums for norms, from there")
+field("born_residual", "integer", "committed, read back or moved, there")
 field("host_bytes", "integer", "down and up, as the formulas count")
 field("device_read_bytes", "integer", "state and gradients")
 field("device_write_bytes", "integer", "state and gradients")
 field("flash_bytes", "integer", "everything written to devices")
+
+part("gyre.plan_spec", "table", "An attention and its schedule.")
+field("schedule?", "string|table|function", [[
+name, { name, parameter = value, ... }, or function(b: gyre.builder, rank,
+pass) that writes the ops of one rank ]])
+field("name?", "string", "of a schedule that is a function [script]")
+field("file?", "string", "a plan in a file instead; no other field")
+field("pass?", "string", "forward or backward alone [both]")
+field("ranks?", "integer", "[4]")
+field("seq?", "integer", "tokens of a sequence [64 a rank]")
+field("batch?", "integer", "sequences [1]")
+field("heads?", "integer", "of Q [8]")
+field("kv_heads?", "integer", "of K and V [heads]")
+field("head_dim?", "integer", "of Q and K [64]")
+field("v_head_dim?", "integer", "of V and O [head_dim]")
+field("dtype?", "string", "f64, f32, bf16 or f16 [bf16]")
+field("wire_dtype?", "string", "of partial sums between ranks [f32]")
+field("mask?", "string|table", [[
+causal, full, or { causal =, window =, documents = { lengths } } [causal] ]])
+field("layout?", "string",
+      "contiguous, zigzag, striped or documents [zigzag if causal]")
+field("drop?", "string", "none, or dead: what no cell needs [none]")
 
 -- ---- the module ------------------------------------------------------------
 
@@ -178,8 +204,9 @@ Open a store at its last commit, or the one before if that one is damaged.]]
 f "open_or_create" [[
 path: string, spec: gyre.spec]] "gyre.store, made: boolean FAIL" [[
 Open the store that is there, or make it.]]
-f "plan" "spec: gyre.spec" "table FAIL" [[
-Memory, disk and traffic of a store, before anything is allocated.]]
+f "plan" "spec: gyre.spec|gyre.plan_spec" "table|gyre.attention_plan FAIL" [[
+Of a gyre.spec: memory, disk and traffic of a store, before anything is
+allocated.  Of a table with schedule or file: the plan of an attention.]]
 f "plan_run" "plan: table" "" [[
 Declare what a run takes, before it takes it: store (a gyre.spec), path, memory
 ({ name = bytes }), steps, compute_seconds (of a step), rate ({ read =,
@@ -297,6 +324,63 @@ a failure the store is as before, or closed when the message says so.]]
 f "export" "file: string, options?: table" "true FAIL" [[
 Write a safetensors file; options parameters_only and progress.]]
 f "close" "" "" ""
+
+part("gyre.attention_plan", "object", [[
+The plans of an attention, one a pass.  Ranks, ops and chunks count from 0.]])
+f "bytes" "" "table FAIL" [[
+forward and backward: total (mean over ranks, sent), memory (largest rank) and
+phases, each with sent and received, each with mean and max.]]
+f "prove" "" "table FAIL" [[
+ok, ops, peak_bytes, cast_depth, dead_bytes; when not ok pass, rank, op,
+q_chunk, kv_chunk, head and reason.]]
+f "run" "options?: table" "table FAIL" [[
+Run it on threads and compare with the definition of attention: ok, ledger_ok,
+and tensors by name with ok, max_abs_error, max_rel_error and bound.  Options
+kernel (count, f64, f32, bf16; by dtype), seed, delay (seconds, at most, before
+everything).]]
+f "text" "pass?: string" "string FAIL" "All of it, as gyre-plan(5) says."
+f "save" "path: string, options?: table" "true FAIL" [[
+Write a file; options pass and binary.]]
+f "show" "rank: integer, pass?: string" "string FAIL" "Its ops, a line each."
+f "close" "" "" ""
+
+part("gyre.builder", "object", [[
+Writes the ops of one rank, while the function of a schedule runs.  Rows are
+sets of chunks; a view is storage, whole or in part.  Ids are integers.]])
+f "problem" "" "table" [[
+ranks, batch, heads, kv_heads, head_dim, v_head_dim, dtype, wire_dtype,
+sum_dtype, seq, kv_seq.]]
+f "owned" "side: string, rank: integer" "rows: integer" [[
+The rows of a rank; the side is Q or KV.]]
+f "rows" "side: string, chunks: integer[]" "rows: integer" ""
+f "join" "rows: integer, others: integer" "rows: integer" ""
+f "tokens" "rows: integer" "integer" "How many tokens they have."
+f "slot" "kind: string, rows: integer, options?: table" "view: integer" [[
+New storage for a value, Q, KV, O, DO, ST, DQ, DKV or a sum O*, DQ*, DKV*; gives
+the view of all of it.  Options external (the user's own), saved (for backward),
+dtype, heads ({ from, to }), reuse (a view whose storage is taken over).]]
+f "view" "view: integer, part: table" "view: integer" [[
+A part of its slot: rows, heads ({ from, to }), plane (of ST: lse, delta,
+both).]]
+f "begin" "phase: string, lane?: integer, pattern?: string" "" [[
+Open a group of transfers on a lane [1]; patterns are none, a2a, ag, rs.]]
+f "put" "view: integer, peer: integer, channel?: integer" "" "Send it."
+f "get" "view: integer, peer: integer, channel?: integer" "" "Receive it."
+f "end_" "" "" "Close the group."
+f "att" "q: integer, kv: integer, o: integer, lane?: integer" "" [[
+Attend: every pair of rows(q) x rows(kv) into the sum O*.]]
+f "grd" [[
+q: integer, d_o: integer, st: integer, kv: integer,
+dq: integer?, dkv: integer?, lane?: integer]] "" [[
+Gradients of the same pairs into the sums DQ*, DKV*; either may be nil.]]
+f "red" "from: integer, to: integer, lane?: integer" "" "Add a sum to another."
+f "cpy" "from: integer, to: integer, lane?: integer" "" [[
+Copy; of a sum, also to another dtype.]]
+f "fin" "from: integer, to: integer, st?: integer, lane?: integer" "" [[
+A sum is complete: normalise and cast it; ST gets the log-sum-exp.]]
+f "dlt" "o: integer, d_o: integer, st: integer, lane?: integer" "" [[
+rowsum(DO * O) into the plane delta of ST.]]
+f "refuse" "text: string" "" "End the plan with this sentence."
 
 part("gyre.round", "object", [[
 A round.  Closing one that has not begun to update gives it up.]])

@@ -14,6 +14,9 @@ lua_module_sources = \
 	lua/options.h \
 	lua/near.c \
 	lua/plan.c \
+	lua/plan_build.c \
+	lua/plan_object.c \
+	lua/plan_object.h \
 	lua/plugins.c \
 	lua/probe.c \
 	lua/progress.c \
@@ -69,5 +72,6 @@ EXTRA_DIST += \
 	tests/unit/lua/json.lua \
 	tests/unit/lua/module.lua \
 	tests/unit/lua/near.lua \
+	tests/unit/lua/plan.lua \
 	tests/unit/lua/store.lua \
 	tests/unit/lua/tap.lua

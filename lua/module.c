@@ -63,6 +63,8 @@ __attribute__((visibility("default"))) int luaopen_gyre(lua_State *L)
     gl_open_round(L);
     gl_open_progress(L);
     gl_open_trace(L);
+    gl_open_attention_plan(L);
+    gl_open_builder(L);
     if (lua_getglobal(L, "os") == LUA_TTABLE) {
         lua_getfield(L, -1, "exit");
         lua_setfield(L, LUA_REGISTRYINDEX, GL_EXIT);

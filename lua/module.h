@@ -200,6 +200,11 @@ void gl_open_progress(lua_State *L);
 int gl_options(lua_State *L);
 
 int gl_plan(lua_State *L);
+/* gyre.plan of the table at t that names a schedule or a file; the context is
+ * at `at`. */
+int gl_attention_plan(lua_State *L, gl_context *context, int at, int t);
+void gl_open_attention_plan(lua_State *L);
+void gl_open_builder(lua_State *L);
 int gl_plan_run(lua_State *L);
 int gl_memory(lua_State *L);
 

@@ -73,6 +73,11 @@ int gl_plan(lua_State *L)
     int base = gl_take_context(L, &context);
 
     luaL_checktype(L, base + 1, LUA_TTABLE);
+    bool schedule = lua_getfield(L, base + 1, "schedule") != LUA_TNIL;
+    bool file = lua_getfield(L, base + 1, "file") != LUA_TNIL;
+    lua_pop(L, 2);
+    if (schedule || file)
+        return gl_attention_plan(L, context, lua_gettop(L), base + 1);
     lua_newtable(L);
     gyre_status status =
         make_plan(L, context, base + 1, lua_gettop(L), &p, &error);
@@ -87,6 +92,7 @@ int gl_plan(lua_State *L)
     gl_set_integer(L, "residual_bytes", p.store.residual_bytes);
     gl_set_integer(L, "payload_bytes", p.store.payload_bytes);
     gl_set_integer(L, "device_memory_bytes", p.store.device_memory_bytes);
+    gl_set_integer(L, "born_memory_bytes", p.store.born_memory_bytes);
     gl_push_ledger(L, &p.store.model);
     lua_setfield(L, -2, "model");
     gl_set_integer(L, "total_bytes", p.store.total_bytes);
@@ -295,6 +301,23 @@ static void print_store(const plan *p)
            amount(b, sizeof(b), (double)p->store.write_bytes_per_step));
 }
 
+/* What becomes of gradients that are born on a device, if any are. */
+static void print_born(const plan *p)
+{
+    char a[32];
+
+    if (p->spec.compressor == NULL)
+        return;
+    if (p->store.born_memory_bytes > 0)
+        printf("born there     gradients of opencl or cuda memory are "
+               "compressed on their device, %s of its memory\n",
+               amount(a, sizeof(a), (double)p->store.born_memory_bytes));
+    else
+        printf("born there     gradients of opencl or cuda memory are copied "
+               "whole: %s has no encoder for devices with these settings\n",
+               p->spec.compressor);
+}
+
 static void print_time(const plan *p)
 {
     char a[32], b[32];
@@ -335,6 +358,8 @@ static void print_text(const plan *p, bool store)
     printf("  %-26s %12s\n", "peak in all",
            amount(a, sizeof(a), (double)p->peak));
     if (store)
+        print_born(p);
+    if (store)
         print_time(p);
 }
 
@@ -364,6 +389,7 @@ static void push_store(lua_State *L, const plan *p)
     gl_set_integer(L, "disk_bytes", p->store.disk_bytes);
     gl_set_integer(L, "read_bytes_per_step", p->store.read_bytes_per_step);
     gl_set_integer(L, "write_bytes_per_step", p->store.write_bytes_per_step);
+    gl_set_integer(L, "born_memory_bytes", p->store.born_memory_bytes);
     if (p->rate_source == NULL)
         return;
     gl_set_number(L, "rate_read", p->rate_read);

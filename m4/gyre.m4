@@ -94,6 +94,40 @@ m4_foreach_w([header], [$2], [[#include <]header[>
   m4_popdef([UP])
 ])
 
+dnl GYRE_FILE_PART(NAME, FILE, FOLDERS, DEBIAN-PACKAGE, PURPOSE)
+dnl As GYRE_PART for a library that is opened at run time by its full path:
+dnl FILE in the first of FOLDERS that has it, or the path given as
+dnl --with-NAME=/PATH.  Defines the path as GYRE_NAME.
+AC_DEFUN([GYRE_FILE_PART], [
+  m4_pushdef([UP], m4_translit([$1], [a-z-], [A-Z_]))
+  m4_pushdef([low], m4_translit([$1], [-], [_]))
+  AC_ARG_WITH([$1],
+    [AS_HELP_STRING([--with-$1=auto|yes|no|/PATH], [$5 @<:@auto@:>@])],
+    [], [with_[]low=auto])
+  gyre_file=
+  AS_CASE([$with_[]low],
+    [no], [why_[]low="off (--without-$1)"],
+    [/*], [gyre_file=$with_[]low],
+    [GYRE_CHECK_CHOICE([--with-$1], [$with_[]low], [auto yes no /PATH])
+     AC_MSG_CHECKING([for $2])
+     for gyre_folder in m4_normalize([$3]); do
+       AS_IF([test -z "$gyre_file" && test -e "$gyre_folder/$2"],
+             [gyre_file=$gyre_folder/$2])
+     done
+     AC_MSG_RESULT([${gyre_file:-no}])])
+  AS_IF([test -n "$gyre_file"],
+          [why_[]low=$gyre_file
+           AC_DEFINE_UNQUOTED([GYRE_]UP, ["$gyre_file"],
+                              [The library file for $5.])],
+        [test "x$with_[]low" = xyes],
+          [AC_MSG_ERROR([$1 is missing ($5); install $4 (Debian, Ubuntu), or say --without-$1])],
+        [test "x$with_[]low" = xauto],
+          [why_[]low="off (not found; install $4)"])
+  AM_CONDITIONAL([HAVE_]UP, [test -n "$gyre_file"])
+  m4_popdef([low])
+  m4_popdef([UP])
+])
+
 dnl GYRE_FLAGS(VARIABLE, FLAGS)
 dnl Append each flag that the C compiler takes without complaint.
 AC_DEFUN([GYRE_FLAGS], [

@@ -14,3 +14,4 @@ include plugins/optimizers/local.mk
 include plugins/compressors/local.mk
 include plugins/devices/local.mk
 include plugins/schedules/local.mk
+include plugins/transports/local.mk

@@ -9,6 +9,16 @@
 #define GYRE_PROFILER_BENCH_H
 
 /*
+ * Attention's block kernel on one thread beside a product of the same BLAS.
+ *
+ *     --kernel f32|bf16  (default: f32)
+ *     --seq N, --heads N, --kv-heads N, --head-dim N, --mask causal|full
+ *     --square N         rows of the product (default: 1024)
+ *     --pairs N          rounds (default: 11)
+ */
+int bench_attention(int argc, char **argv);
+
+/*
  * Compression with error feedback against a stream of the same shape: gradient
  * read, residual read and written, payload written.
  *

@@ -7,6 +7,7 @@
 #include "commands.h"
 
 static const cli_command benches[] = {
+    {"attention", "attention blocks beside products", bench_attention},
     {"near", "update beside the storage on emulated links", bench_near},
     {"compress", "gradient compression beside a stream", bench_compress},
     {"store", "whole steps of a store beside fio", bench_store},

@@ -2,6 +2,9 @@
 # `gyre profile` and `gyre bench`.
 sdk_cli_gyre_SOURCES += \
 	profiler/bench.h \
+	profiler/bench_attention.c \
+	profiler/bench_attention.h \
+	profiler/bench_attention_block.c \
 	profiler/bench_near.c \
 	profiler/bench_near.h \
 	profiler/bench_near_disk.c \
@@ -25,5 +28,8 @@ sdk_cli_gyre_SOURCES += \
 	profiler/svg.h \
 	profiler/team.c \
 	profiler/team.h
+
+# Throttled links between network namespaces, for `gyre bench attention`.
+dist_pkgdata_SCRIPTS = profiler/netns.sh
 
 dist_man_MANS += sdk/man/gyre-bench.1

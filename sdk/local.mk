@@ -15,6 +15,7 @@ include sdk/src/registry/local.mk
 include sdk/src/io/local.mk
 include sdk/src/device/local.mk
 include sdk/src/store/local.mk
+include sdk/src/transport/local.mk
 include sdk/src/plan/local.mk
 include sdk/src/attention/local.mk
 
@@ -23,13 +24,13 @@ include sdk/src/attention/local.mk
 noinst_LTLIBRARIES += sdk/libgyre_core.la
 sdk_libgyre_core_la_SOURCES = $(base_sources) $(trace_sources) \
 	$(registry_sources) $(io_sources) $(device_sources) $(store_sources) \
-	$(plan_sources) $(attention_sources)
+	$(transport_sources) $(plan_sources) $(attention_sources)
 sdk_libgyre_core_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DGYRE_PLUGIN_DIR='"$(plugindir)"'
 sdk_libgyre_core_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
-	$(XXHASH_CFLAGS) $(LIBURING_CFLAGS) $(HWLOC_CFLAGS)
+	$(XXHASH_CFLAGS) $(LIBURING_CFLAGS) $(HWLOC_CFLAGS) $(SLEEF_CFLAGS)
 sdk_libgyre_core_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS) \
-	$(LIBURING_LIBS) $(HWLOC_LIBS)
+	$(LIBURING_LIBS) $(HWLOC_LIBS) $(SLEEF_LIBS)
 
 lib_LTLIBRARIES += sdk/libgyre.la
 sdk_libgyre_la_SOURCES =
@@ -41,4 +42,5 @@ EXTRA_sdk_libgyre_la_DEPENDENCIES = sdk/libgyre.map
 EXTRA_DIST += sdk/libgyre.map
 
 pkgconfig_DATA = sdk/gyre.pc sdk/gyre-plugin.pc
-dist_man_MANS += sdk/man/gyre.1 sdk/man/gyre-store.5 sdk/man/gyre-devices.7
+dist_man_MANS += sdk/man/gyre.1 sdk/man/gyre-store.5 sdk/man/gyre-plan.5 \
+	sdk/man/gyre-devices.7 sdk/man/gyre-transports.7

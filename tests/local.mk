@@ -18,6 +18,8 @@ cli_tests += \
 	tests/cli/gyre.test \
 	tests/cli/lua.test \
 	tests/cli/near.test \
+	tests/cli/netns.test \
+	tests/cli/plan.test \
 	tests/cli/plugins.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
@@ -30,6 +32,7 @@ include tests/unit/registry/local.mk
 include tests/unit/io/local.mk
 include tests/unit/device/local.mk
 include tests/unit/store/local.mk
+include tests/unit/transport/local.mk
 include tests/unit/plan/local.mk
 include tests/unit/attention/local.mk
 include tests/fault/local.mk
@@ -68,7 +71,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 
 # Modules of the build tree are found before installed ones.
 gyre_built = $(abs_top_builddir)/plugins
-gyre_test_plugins = $(gyre_built)/optimizers/.libs:$(gyre_built)/compressors/.libs:$(gyre_built)/devices/.libs:$(gyre_built)/schedules/.libs
+gyre_test_plugins = $(gyre_built)/optimizers/.libs:$(gyre_built)/compressors/.libs:$(gyre_built)/devices/.libs:$(gyre_built)/schedules/.libs:$(gyre_built)/transports/.libs
 
 AM_TESTS_ENVIRONMENT = \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \

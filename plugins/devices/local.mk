@@ -4,6 +4,7 @@ if HAVE_OPENCL
 plugin_LTLIBRARIES += plugins/devices/opencl.la
 plugins_devices_opencl_la_SOURCES = \
 	plugins/devices/opencl/cl.h \
+	plugins/devices/opencl/cl_birth.c \
 	plugins/devices/opencl/cl_build.c \
 	plugins/devices/opencl/cl_fetch.c \
 	plugins/devices/opencl/cl_lane.c \
@@ -16,6 +17,7 @@ if HAVE_CUDA
 plugin_LTLIBRARIES += plugins/devices/cuda.la
 plugins_devices_cuda_la_SOURCES = \
 	plugins/devices/cuda/cu.h \
+	plugins/devices/cuda/cu_birth.c \
 	plugins/devices/cuda/cu_build.c \
 	plugins/devices/cuda/cu_fetch.c \
 	plugins/devices/cuda/cu_lane.c \

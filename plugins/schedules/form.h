@@ -43,7 +43,10 @@ GY_INLINE_ uint64_t form_block(const form *f, uint32_t side, int64_t t,
 
     for (int d = 1; d < FORM_DIGITS; d++) {
         int64_t count = f->digit[d].count;
-        int64_t at = (f->at[d] + moved[d] % count + count) % count;
+        int64_t at = f->at[d] + moved[d];
+
+        if (at < 0 || at >= count)
+            at = (at % count + count) % count;
         rank += (uint64_t)at * f->digit[d].stride;
     }
     for (uint32_t u = 0; u < f->digit[FORM_HEADS].count; u++)
@@ -622,6 +625,12 @@ GY_INLINE_ uint32_t form_divisor(uint32_t n, uint32_t most)
     while (most > 1 && n % most != 0)
         most--;
     return most > 0 ? most : 1;
+}
+
+/* "kv|q|burst" of what rings pass on. */
+GY_INLINE_ int form_moves_q(uint32_t travels, uint32_t pass)
+{
+    return travels == 1 || (travels == 2 && pass == GYRE_PASS_BACKWARD);
 }
 
 GY_INLINE_ gyre_radix_digit form_digit(uint32_t count, uint32_t stride)

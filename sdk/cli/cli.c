@@ -198,6 +198,8 @@ static void help(const cli_state *cli, const cli_usage *usage,
     for (; options->name != NULL; options++) {
         char left[40];
 
+        if (options->help == NULL)
+            continue;
         snprintf(left, sizeof(left), "--%s%s%s", options->name,
                  options->value != NULL ? " " : "",
                  options->value != NULL ? options->value : "");

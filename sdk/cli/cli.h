@@ -53,7 +53,7 @@ typedef enum cli_kind {
 typedef struct cli_option {
     const char *name;  /* "size" for --size */
     const char *value; /* "BYTES"; NULL for a flag */
-    const char *help;  /* fits a line */
+    const char *help;  /* fits a line; NULL: --help leaves it out */
     cli_kind kind;
     void *out; /* keeps its value when the option is not given */
 } cli_option;

@@ -103,6 +103,31 @@ static json_t *parameter_object(const gyre_parameter *p)
                      "doc", p->doc, "words", p->words);
 }
 
+/* A compressor's texts for devices: do they decode, do they compress there?
+ * NULL: not a compressor. */
+static const char *decodes(const gyre_plugin *plugin)
+{
+    if (strcmp(plugin->kind, GYRE_KIND_COMPRESSOR) != 0)
+        return NULL;
+    return plugin->extension != NULL &&
+                   plugin->extension(GYRE_CODEC_KERNEL) != NULL
+               ? "yes"
+               : "no";
+}
+
+static const char *encodes(const gyre_plugin *plugin)
+{
+    const gyre_codec_encoder *encoder = NULL;
+
+    if (strcmp(plugin->kind, GYRE_KIND_COMPRESSOR) != 0)
+        return NULL;
+    if (plugin->extension != NULL)
+        encoder = plugin->extension(GYRE_CODEC_ENCODE);
+    if (encoder == NULL)
+        return "no";
+    return encoder->able != NULL ? "by settings" : "yes";
+}
+
 static json_t *plugin_object(const gyre_plugin *plugin, const char *path)
 {
     json_t *parameters = json_array();
@@ -110,10 +135,12 @@ static json_t *plugin_object(const gyre_plugin *plugin, const char *path)
     for (uint32_t i = 0; i < plugin->parameter_count; i++)
         json_array_append_new(parameters,
                               parameter_object(parameter_at(plugin, i)));
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s?,s:o}", "kind", plugin->kind,
-                     "name", plugin->name, "version", plugin->version,
-                     "summary", plugin->summary, "licence", plugin->licence,
-                     "path", path, "parameters", parameters);
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s?,s:o,s:s*,s:s*}", "kind",
+                     plugin->kind, "name", plugin->name, "version",
+                     plugin->version, "summary", plugin->summary, "licence",
+                     plugin->licence, "path", path, "parameters", parameters,
+                     "decodes_on_devices", decodes(plugin),
+                     "compresses_on_devices", encodes(plugin));
 }
 
 static void describe(const gyre_plugin *plugin, const char *path)
@@ -121,6 +148,9 @@ static void describe(const gyre_plugin *plugin, const char *path)
     printf("%s %s (%s)\n%s\nlicence: %s\nfrom: %s\n", plugin->name,
            plugin->version, plugin->kind, plugin->summary, plugin->licence,
            path != NULL ? path : "built in");
+    if (decodes(plugin) != NULL)
+        printf("on devices: decodes %s, compresses %s\n", decodes(plugin),
+               encodes(plugin));
     if (plugin->parameter_count > 0)
         printf("\n  %-16s %-8s %-11s %-10s %s\n", "parameter", "type", "class",
                "default", "range");

@@ -9,6 +9,7 @@
 
 #define CLI_COMMANDS(COMMAND)                         \
     COMMAND(bench, "measure speed beside a peer")     \
+    COMMAND(plan, "attention schedules as plans")     \
     COMMAND(plugins, "list plugins, or describe one") \
     COMMAND(run, "run a Lua script")                  \
     COMMAND(store, "look after a store")              \

@@ -16,6 +16,14 @@ sdk_cli_libcli_la_LIBADD = $(JANSSON_LIBS)
 
 bin_PROGRAMS += sdk/cli/gyre
 sdk_cli_gyre_SOURCES = \
+	sdk/cli/cmd_plan.c \
+	sdk/cli/cmd_plan.h \
+	sdk/cli/cmd_plan_ask.c \
+	sdk/cli/cmd_plan_draw.c \
+	sdk/cli/cmd_plan_file.c \
+	sdk/cli/cmd_plan_prove.c \
+	sdk/cli/cmd_plan_run.c \
+	sdk/cli/cmd_plan_svg.c \
 	sdk/cli/cmd_plugins.c \
 	sdk/cli/cmd_run.c \
 	sdk/cli/cmd_store.c \

@@ -100,7 +100,7 @@ enum {
 typedef struct gyre_plugin {
     size_t size;
     const char *kind;    /* GYRE_KIND_... */
-    const char *name;    /* [a-z][a-z0-9_-]* */
+    const char *name;    /* [a-z0-9][a-z0-9_-]* */
     const char *version; /* of the plugin: "1.0.0" */
     const char *summary; /* one line */
     const char *licence; /* SPDX expression */
@@ -399,6 +399,8 @@ typedef struct gyre_problem {
     uint64_t tokens[GYRE_SIDE_COUNT]; /* of one sequence */
     const gyre_chunk *chunks[GYRE_SIDE_COUNT];
     uint32_t chunk_count[GYRE_SIDE_COUNT];
+    const uint64_t *rank_tokens[GYRE_SIDE_COUNT]; /* of each rank; as chunks,
+                                                     NULL in check and grid */
 } gyre_problem;
 
 /* Kinds of values.  KV and DKV hold K and V together, ST the planes LSE and
@@ -468,6 +470,46 @@ typedef struct gyre_plan_slot {
 typedef struct gyre_builder gyre_builder;
 
 /*
+ * The mixed radix: one emitter behind most schedules.  A rank's number has five
+ * digits, each with its size and stride (which digit stands for neighbours);
+ * the strides are 1 and the products of the sizes below.  Digits of size 1 are
+ * not there.  Forward, with Q and KV blocks by the four digits that are not
+ * heads:
+ *
+ *     heads      all to all: fewer heads, the rows of all ranks of this digit
+ *     q_gather   all-gather of Q rows, reduce-scatter of O*
+ *     kv_gather  all-gather of KV rows
+ *     outer,     ring of `moves`: `inner` steps, then one of outer, and so on;
+ *     inner      the next transfer is under way while this block is computed
+ *
+ * so that each rank computes q_gather Q blocks by the other KV blocks.  In the
+ * backward pass gathers are repeated and gradients scattered; what moves takes
+ * its gradient along as a sum of its own, whose first hop is after step 1 and
+ * whose own part never leaves home (hops = PUBLISHED: the sum begins at home
+ * and makes as many hops as there are ranks in the ring).
+ */
+typedef struct gyre_radix_digit {
+    uint32_t count, stride;
+} gyre_radix_digit;
+
+enum {
+    GYRE_RADIX_DESCENDING = 1u << 0, /* rings pass on to the rank below */
+    GYRE_RADIX_PUBLISHED = 1u << 1,
+    GYRE_RADIX_KEEP_SPLIT = 1u << 2, /* keep Q, KV, O by heads for backward */
+    GYRE_RADIX_MOVE_Q = 1u << 3,     /* the ring moves Q's side; KV stays */
+    GYRE_RADIX_STRAIGHT = 1u << 4,   /* sums go straight home at each step */
+    GYRE_RADIX_NESTED = 1u << 5 /* phases "inner" and "outer", not "ring" */
+};
+
+typedef struct gyre_radix {
+    size_t size;
+    gyre_radix_digit heads, q_gather, kv_gather, outer, inner;
+    uint32_t flags;
+    uint32_t strides; /* do it for so many parts of the KV heads in turn; at
+                         least 1; more only without heads and rings */
+} gyre_radix;
+
+/*
  * What a schedule calls while it emits one rank.  Ids are of that rank and that
  * call; the same input gives the same id.  The first error is kept and ends the
  * plan, the functions go on returning harmless ids: no check is needed in
@@ -481,6 +523,7 @@ typedef struct gyre_builder gyre_builder;
  * put, get: the k-th put to a peer on a channel meets its k-th get from here.
  * op: any other op.
  * refuse: end the plan with this sentence.
+ * radix: the whole program of this rank and pass, by the mixed radix.
  */
 typedef struct gyre_plan_host {
     size_t size;
@@ -504,6 +547,7 @@ typedef struct gyre_plan_host {
     void (*op)(gyre_builder *builder, uint32_t lane, uint32_t code,
                const uint32_t *views, uint32_t count);
     void (*refuse)(gyre_builder *builder, const char *text);
+    void (*radix)(gyre_builder *builder, const gyre_radix *radix);
 } gyre_plan_host;
 
 /* Where a rank stands on the sequence: the host cuts it for `contexts` places
@@ -549,6 +593,39 @@ typedef struct gyre_schedule {
     uint64_t (*memory)(const double *values, const gyre_problem *problem,
                        uint32_t pass, uint32_t rank);
 } gyre_schedule;
+
+/*
+ * Extension "gyre.compressor.encode/1": the compressor as text in the same
+ * subset, for a device on which gradients are born.  gy_lanes workers run it
+ * for one grain, each as gy_lane.  Names, constants and table are those of the
+ * decoder, which must be there too.  It sees
+ *
+ *     int gy_n, gy_bytes           elements, and bytes(values, gy_n)
+ *     gy_x(i)                      element i: finite, never -0
+ *     gy_keep(i, x)                what decompress will give for it
+ *     gy_put8(at, u) gy_put16(at, u) gy_put32(at, u)
+ *                                  payload writers; `at` as for the readers
+ *     gy_word(i)                   uint, i < 1024, shared by the workers
+ *     gy_wide(i)                   double, i < 512, in the same memory
+ *     gy_barrier()                 all workers wait for each other: none may
+ *                                  come by a way that another does not take
+ *     uint gy_index, gy_index_high place of element 0 in its tensor
+ *     uint gy_key, gy_key_high     as key[2] of gyre_compress
+ *     gyre_hash(key0, key1, counter), gy_to_bits(x)
+ *     gy_bits, gy_table and the names as the decoder does
+ *
+ * and may use double locals for sums.  Every element is kept by one worker and
+ * every byte written, zeros at the end too.  gy_n and gy_bytes are the same for
+ * all workers, shared words hold anything at the start, gy_lanes is not known.
+ * Payload and kept values are those of `compress`, bit for bit.
+ */
+#define GYRE_CODEC_ENCODE "gyre.compressor.encode/1"
+
+typedef struct gyre_codec_encoder {
+    size_t size;
+    const char *text;
+    int (*able)(const double *values); /* of these too?  NULL: of all */
+} gyre_codec_encoder;
 
 /*
  * A random word for each counter: 32-bit integer operations alone, so that
@@ -674,6 +751,21 @@ GY_HASH_(__attribute__((unused)) static inline, uint32_t)
  *
  * gy_first_variant and gy_no_check serve where there is nothing to say.
  */
+#if defined(GY_SCALARS) || defined(GY_COMPRESSOR) || defined(GY_SCHEDULE)
+
+#define GY_INLINE_ static inline __attribute__((always_inline, unused))
+
+/* The parameters as a struct of doubles. */
+#define GY_VALUE_FIELD_(name, klass, spec, doc) double name;
+typedef struct gy_values {
+    GY_PARAMETERS(GY_VALUE_FIELD_)
+} gy_values;
+#define GY_VALUES_(values) ((const gy_values *)(const void *)(values))
+#define GY_PARAMETER_ENTRY_(name, klass, spec, doc) \
+    {sizeof(gyre_parameter), #name, doc, klass, spec},
+
+#endif
+
 #if defined(GY_SCALARS) || defined(GY_COMPRESSOR)
 
 #ifndef __NO_MATH_ERRNO__
@@ -694,8 +786,6 @@ GY_HASH_(__attribute__((unused)) static inline, uint32_t)
 #error "gyre: float arithmetic must not be widened; on 32-bit x86 compile \
 with -msse2 -mfpmath=sse"
 #endif
-
-#define GY_INLINE_ static inline __attribute__((always_inline, unused))
 
 GY_INLINE_ float gy_fma(float a, float b, float c)
 {
@@ -721,14 +811,6 @@ GY_INLINE_ float gy_select(int c, float a, float b)
 {
     return c ? a : b;
 }
-
-/* The parameters as a struct of doubles. */
-#define GY_VALUE_FIELD_(name, klass, spec, doc) double name;
-typedef struct gy_values {
-    GY_PARAMETERS(GY_VALUE_FIELD_)
-} gy_values;
-#define GY_PARAMETER_ENTRY_(name, klass, spec, doc) \
-    {sizeof(gyre_parameter), #name, doc, klass, spec},
 
 GY_INLINE_ const char *gy_no_check(const gy_values *values)
 {
@@ -977,7 +1059,9 @@ enum { GY_BLOCK_ = 64, GY_LINE_ = 16, GY_AHEAD_ = 256 };
  *     GY_DECODE(statements)  or  GY_SCATTER(statements), from "name.kernel",
  *         after defining GY_NAMES(N) as N(GY_ONE) N(GY_TWO) ..., with
  *     GYRE_CODEC_TEXT(constants, table)  where constants(v, out) fills one
- *         int32_t for each name and table(v, &count) returns floats
+ *         int32_t for each name and table(v, &count) returns floats; or, with
+ *         GY_ENCODE(statements), from "name.encode", before it,
+ *     GYRE_CODEC_TEXTS(constants, table, able)
  *     GYRE_CODEC_LOOPS(compress, decompress, survey)
  *     static const gyre_compressor name = {... gy_codec_loops_ ...};
  *     GYRE_COMPRESSOR(id, "1.0.0", "summary", "licence", claims, &name)
@@ -1142,7 +1226,6 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
                           "prefer-vector-width=512")))
 #endif
 
-#define GY_VALUES_(values) ((const gy_values *)(const void *)(values))
 #define GY_CODEC_FACE_(suffix, isa, target, C, D, S)                         \
     target static size_t gy_compress_##suffix(const gyre_compress *job)      \
     {                                                                        \
@@ -1198,7 +1281,14 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
     enum { gy_decode_form_ = GYRE_KERNEL_SCATTER };
 
 #define GY_CONSTANT_NAME_(name) #name,
-#define GYRE_CODEC_TEXT(constants, table)                                 \
+#define GY_ENCODE(...) static const char gy_encode_text_[] = #__VA_ARGS__;
+#define GYRE_CODEC_TEXTS(constants, table, able)            \
+    static const gyre_codec_encoder gy_codec_encoder_ = {   \
+        sizeof(gyre_codec_encoder), gy_encode_text_, able}; \
+    GY_CODEC_TEXTS_(constants, table, &gy_codec_encoder_)
+#define GYRE_CODEC_TEXT(constants, table) \
+    GY_CODEC_TEXTS_(constants, table, NULL)
+#define GY_CODEC_TEXTS_(constants, table, encoder)                        \
     static void gy_constants_(const double *values, int32_t *out)         \
     {                                                                     \
         constants(GY_VALUES_(values), out);                               \
@@ -1220,6 +1310,8 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
         gy_table_of_};                                                    \
     static const void *gy_extension_(const char *id)                      \
     {                                                                     \
+        if (__builtin_strcmp(id, GYRE_CODEC_ENCODE) == 0)                 \
+            return encoder;                                               \
         return __builtin_strcmp(id, GYRE_CODEC_KERNEL) == 0               \
                    ? &gy_codec_kernel_                                    \
                    : NULL;                                                \
@@ -1245,6 +1337,41 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
                                           gy_extension_};
 
 #endif /* GY_COMPRESSOR */
+
+/* ---- writing a schedule ------------------------------------------------ */
+
+/*
+ * Before including this header, define GY_SCHEDULE and GY_PARAMETERS, all of
+ * them structural and at least one.  Then write the functions of gyre_schedule
+ * (GY_VALUES_(values) turns values into a gy_values) and end with
+ *
+ *     static const gyre_schedule name = {sizeof(gyre_schedule), check, ...};
+ *     GYRE_SCHEDULE(id, "name", "1.0.0", "summary", "licence", claims, &name)
+ *     GYRE_MODULE(id, &gyre_plugin_id)
+ */
+#ifdef GY_SCHEDULE
+
+#define GYRE_SCHEDULE(id, name, version, summary, licence, claims, descriptor) \
+    static const gyre_build gy_build_ = GY_BUILD_(0, NULL);                    \
+    static const gyre_parameter gy_parameter_table_[] = {                      \
+        GY_PARAMETERS(GY_PARAMETER_ENTRY_)};                                   \
+    GY_EXTERN_ __attribute__((visibility("hidden")))                           \
+    const gyre_plugin gyre_plugin_##id;                                        \
+    const gyre_plugin gyre_plugin_##id = {sizeof(gyre_plugin),                 \
+                                          GYRE_KIND_SCHEDULE,                  \
+                                          name,                                \
+                                          version,                             \
+                                          summary,                             \
+                                          licence,                             \
+                                          gy_parameter_table_,                 \
+                                          sizeof(gy_parameter_table_) /        \
+                                              sizeof(gy_parameter_table_[0]),  \
+                                          claims,                              \
+                                          &gy_build_,                          \
+                                          descriptor,                          \
+                                          NULL};
+
+#endif /* GY_SCHEDULE */
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzz targets: as tests they replay their corpus and seeded mutations of it.
 check_PROGRAMS += \
+	tests/fuzz/fuzz_plan \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_store \
 	tests/fuzz/fuzz_wire
@@ -75,3 +76,15 @@ EXTRA_DIST += \
 	tests/fuzz/store/record \
 	tests/fuzz/store/super \
 	tests/fuzz/store/wide
+
+fuzz_plan_corpus = \
+	tests/fuzz/plan/blocks.bin \
+	tests/fuzz/plan/blocks.txt \
+	tests/fuzz/plan/documents.bin \
+	tests/fuzz/plan/documents.txt \
+	tests/fuzz/plan/head_only.txt \
+	tests/fuzz/plan/ring1.txt \
+	tests/fuzz/plan/ring2.bin \
+	tests/fuzz/plan/ring2.txt \
+	tests/fuzz/plan/ring3.bin
+EXTRA_DIST += $(fuzz_plan_corpus)

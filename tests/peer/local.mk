@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Against other people's code; each skips itself where that is not installed.
 # The drivers are built by make check and are no tests of their own.
-peer_tests += tests/peer/compressors.test tests/peer/optimizers.test \
+peer_tests += tests/peer/attention.test tests/peer/compressors.test tests/peer/optimizers.test \
 	tests/peer/safetensors.test tests/peer/state.test
-EXTRA_DIST += tests/peer/codec_ref.lua tests/peer/compressors_numpy.py \
+EXTRA_DIST += tests/peer/attention_torch.py tests/peer/codec_ref.lua tests/peer/compressors_numpy.py \
 	tests/peer/job.h tests/peer/optimizers_torch.py \
 	tests/peer/safetensors_read.py tests/peer/state_numpy.py
 
@@ -27,3 +27,7 @@ tests_peer_st_driver_LDADD = sdk/libgyre_core.la
 EXTRA_PROGRAMS += tests/peer/codec_driver
 check_DATA += tests/peer/codec_driver
 tests_peer_codec_driver_LDADD = sdk/libgyre_core.la
+
+EXTRA_PROGRAMS += tests/peer/attention_driver
+check_DATA += tests/peer/attention_driver
+tests_peer_attention_driver_LDADD = sdk/libgyre_core.la

@@ -121,12 +121,14 @@ static const char *fp8_check(const double *values)
     return NULL;
 }
 
-#define GY_NAMES(N) N(GY_BLOCK)
+#define GY_NAMES(N) N(GY_BLOCK) N(GY_E5M2)
 #include "fp8.kernel"
+#include "fp8.encode"
 
 static void fp8_constants(const gy_values *v, int32_t *out)
 {
     out[0] = (int32_t)v->block;
+    out[1] = (int)v->format == E5M2;
 }
 
 /* Value of each code: (2^m + part) 2^(exponent + low - 1 - m) */
@@ -156,7 +158,7 @@ static const float *fp8_table(const gy_values *v, size_t *count)
     return (int)v->format == E4M3 ? values_e4m3 : values_e5m2;
 }
 
-GYRE_CODEC_TEXT(fp8_constants, fp8_table)
+GYRE_CODEC_TEXTS(fp8_constants, fp8_table, NULL)
 GYRE_CODEC_LOOPS(compress, decompress, gy_no_survey)
 
 static const gyre_compressor fp8 = {sizeof(gyre_compressor),

@@ -360,14 +360,16 @@ static uint32_t quantize_flags(const double *values)
                : 0u;
 }
 
-#define GY_NAMES(N) N(GY_BLOCK) N(GY_WIDE) N(GY_DYNAMIC)
+#define GY_NAMES(N) N(GY_BLOCK) N(GY_WIDE) N(GY_DYNAMIC) N(GY_STOCHASTIC)
 #include "quantize.kernel"
+#include "quantize.encode"
 
 static void quantize_constants(const gy_values *v, int32_t *out)
 {
     out[0] = (int32_t)v->block;
     out[1] = (int)v->bits == 8;
     out[2] = (int)v->map == MAP_DYNAMIC;
+    out[3] = (int)v->rounding == STOCHASTIC;
 }
 
 static const float *quantize_table(const gy_values *v, size_t *count)
@@ -376,7 +378,7 @@ static const float *quantize_table(const gy_values *v, size_t *count)
     return (int)v->bits == 8 ? dynamic8 : dynamic4;
 }
 
-GYRE_CODEC_TEXT(quantize_constants, quantize_table)
+GYRE_CODEC_TEXTS(quantize_constants, quantize_table, NULL)
 GYRE_CODEC_LOOPS(compress, decompress, gy_no_survey)
 
 static const gyre_compressor quantize = {sizeof(gyre_compressor),

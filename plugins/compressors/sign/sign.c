@@ -141,13 +141,14 @@ static const char *sign_check(const double *values)
 
 #define GY_NAMES(N) N(GY_BLOCK)
 #include "sign.kernel"
+#include "sign.encode"
 
 static void sign_constants(const gy_values *v, int32_t *out)
 {
     out[0] = (int32_t)v->block;
 }
 
-GYRE_CODEC_TEXT(sign_constants, gy_no_table)
+GYRE_CODEC_TEXTS(sign_constants, gy_no_table, NULL)
 GYRE_CODEC_LOOPS(compress, decompress, gy_no_survey)
 
 static const gyre_compressor sign = {sizeof(gyre_compressor),

@@ -17,65 +17,82 @@
 #include <immintrin.h>
 #endif
 
-/* A grain and one vector of slack. */
-enum { ROOM = GYRE_CODEC_GRAIN + 16, COLUMNS = 64, MAGNITUDE = 0x7fffffff };
+/* A grain and one vector of slack; a grain ahead, where most often the next
+ * one lies. */
+enum {
+    ROOM = GYRE_CODEC_GRAIN + 16,
+    AHEAD = 1024,
+    COLUMNS = 64,
+    MAGNITUDE = 0x7fffffff
+};
 
 /* ---- gather ---------------------------------------------------------- */
 
-/* Elements with |x| bits >= bound, ascending; bits and index have ROOM. */
+/* Elements whose |x| bits are low .. low + width - 1, ascending; bits and index
+ * have ROOM. */
 static size_t gather_scalar(const float *x, size_t first, size_t n,
-                            uint32_t bound, uint32_t *bits, uint32_t *index,
-                            size_t count)
+                            uint32_t low, uint32_t width, uint32_t *bits,
+                            uint32_t *index, size_t count)
 {
     for (size_t i = first; i < n; i++) {
         uint32_t u = gy_to_bits(x[i]) & MAGNITUDE;
 
         bits[count] = u;
         index[count] = (uint32_t)i;
-        count += u >= bound;
+        count += u - low < width;
     }
     return count;
 }
 
 #if defined(__x86_64__)
-GY_AVX512_ static size_t gather_avx512(const float *x, size_t n, uint32_t bound,
-                                       uint32_t *bits, uint32_t *index)
+/*
+ * Without a branch, for whether a vector holds one is a toss even where one
+ * element in a hundred is wanted.  `rare`: where it is not, so that vectors
+ * without one, nearly all, are passed over.
+ */
+GY_AVX512_ static size_t gather_avx512(const float *x, size_t n, uint32_t low,
+                                       uint32_t width, uint32_t *bits,
+                                       uint32_t *index, int rare)
 {
     const __m512i mask = _mm512_set1_epi32(MAGNITUDE);
-    const __m512i least = _mm512_set1_epi32((int)bound);
-    const __m512i ramp =
+    const __m512i least = _mm512_set1_epi32((int)low);
+    const __m512i wide = _mm512_set1_epi32((int)width);
+    const __m512i step = _mm512_set1_epi32(16);
+    __m512i at =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     size_t count = 0, i = 0;
 
-    for (; i + 16 <= n; i += 16) {
+    for (; i + 16 <= n; i += 16, at = _mm512_add_epi32(at, step)) {
         __m512i u = _mm512_and_epi32(_mm512_loadu_si512(x + i), mask);
-        __mmask16 m = _mm512_cmpge_epi32_mask(u, least);
+        __mmask16 m = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(u, least), wide);
 
-        if (m == 0)
+        __builtin_prefetch(x + i + AHEAD);
+        if (rare && m == 0)
             continue;
         _mm512_storeu_si512(bits + count, _mm512_maskz_compress_epi32(m, u));
-        _mm512_storeu_si512(
-            index + count,
-            _mm512_maskz_compress_epi32(
-                m, _mm512_add_epi32(ramp, _mm512_set1_epi32((int)i))));
+        _mm512_storeu_si512(index + count, _mm512_maskz_compress_epi32(m, at));
         count += (size_t)__builtin_popcount(m);
     }
-    return gather_scalar(x, i, n, bound, bits, index, count);
+    return gather_scalar(x, i, n, low, width, bits, index, count);
 }
 
-GY_AVX2_ static size_t gather_avx2(const float *x, size_t n, uint32_t bound,
-                                   uint32_t *bits, uint32_t *index)
+GY_AVX2_ static size_t gather_avx2(const float *x, size_t n, uint32_t low,
+                                   uint32_t width, uint32_t *bits,
+                                   uint32_t *index)
 {
     const __m256i mask = _mm256_set1_epi32(MAGNITUDE);
-    const __m256i below = _mm256_set1_epi32((int)bound - 1);
+    const __m256i least = _mm256_set1_epi32((int)low);
+    const __m256i last = _mm256_set1_epi32((int)(width - 1));
     size_t count = 0, i = 0;
 
     for (; i + 8 <= n; i += 8) {
         __m256i u = _mm256_and_si256(
             _mm256_loadu_si256((const __m256i *)(const void *)(x + i)), mask);
-        unsigned m = (unsigned)_mm256_movemask_ps(
-            _mm256_castsi256_ps(_mm256_cmpgt_epi32(u, below)));
+        __m256i over = _mm256_sub_epi32(u, least);
+        unsigned m = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(
+            _mm256_cmpeq_epi32(_mm256_min_epu32(over, last), over)));
 
+        __builtin_prefetch(x + i + AHEAD);
         while (m != 0) {
             size_t at = i + (size_t)__builtin_ctz(m);
 
@@ -84,21 +101,31 @@ GY_AVX2_ static size_t gather_avx2(const float *x, size_t n, uint32_t bound,
             m &= m - 1;
         }
     }
-    return gather_scalar(x, i, n, bound, bits, index, count);
+    return gather_scalar(x, i, n, low, width, bits, index, count);
 }
 #endif
 
-GY_INLINE_ size_t gather(const float *x, size_t n, uint32_t bound,
-                         uint32_t *bits, uint32_t *index, int isa)
+GY_INLINE_ size_t gather_range(const float *x, size_t n, uint32_t low,
+                               uint32_t width, uint32_t *bits, uint32_t *index,
+                               int rare, int isa)
 {
 #if defined(__x86_64__)
     if (isa == GYRE_LOOP_AVX512)
-        return gather_avx512(x, n, bound, bits, index);
+        return gather_avx512(x, n, low, width, bits, index, rare);
     if (isa == GYRE_LOOP_AVX2)
-        return gather_avx2(x, n, bound, bits, index);
+        return gather_avx2(x, n, low, width, bits, index);
 #endif
     (void)isa;
-    return gather_scalar(x, 0, n, bound, bits, index, 0);
+    (void)rare;
+    return gather_scalar(x, 0, n, low, width, bits, index, 0);
+}
+
+/* Those with |x| bits >= bound. */
+GY_INLINE_ size_t gather(const float *x, size_t n, uint32_t bound,
+                         uint32_t *bits, uint32_t *index, int isa)
+{
+    return gather_range(x, n, bound, MAGNITUDE + 1u - bound, bits, index, 0,
+                        isa);
 }
 
 /* ---- bound and tau --------------------------------------------------- */

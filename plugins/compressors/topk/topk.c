@@ -4,9 +4,10 @@
  *
  * scope = block: k = max(1, floor(ratio n)) of each block of n elements.
  * scope = global: k = max(1, floor(ratio N)) of all N elements of a survey,
- * found exactly by two passes over the bits of |x|, 16 and then 15.  Among
- * equals the lowest index wins; in the survey, the lowest place, found by
- * further passes over the digits of the places when not all of them fit.
+ * found exactly by two passes over the bits of |x|, 17 and then 14.  Among
+ * equals the lowest index wins; in the survey, the lowest place, found in a
+ * list that the second pass makes, or by further passes over the digits of the
+ * places where the list would be too long.
  *
  * Aji and Heafield, "Sparse communication for distributed gradient descent"
  * (2017); Smart-Infinity (2024) for the update beside storage.
@@ -145,10 +146,18 @@ GY_INLINE_ void put_block(const shape *s, const arrays *to, size_t first,
 
 /* ---- global: what the survey comes to -------------------------------- */
 
-enum { HIGH = 65536, LOW = 32768, DIGIT = 65536 };
+/* Pass 0 counts the upper 17 bits of finite magnitudes, pass 1 the lower 14;
+ * both, the list and the rest of a summary are to fit into 1 MiB. */
+enum {
+    SHIFT = 14,
+    HIGH = 0x7f800000 >> SHIFT,
+    LOW = 1 << SHIFT,
+    LISTED = HIGH - LOW,
+    DIGIT = 65536
+};
 
 typedef struct decided {
-    uint32_t high, tau; /* bits 30..15; all 31 */
+    uint32_t high, tau; /* bits 30..14; all 31 */
     uint64_t need;      /* how many are still to be taken from the rest */
     uint64_t prefix;    /* of the places that are looked at */
     uint64_t until;     /* of equals those with a place below are taken */
@@ -156,9 +165,19 @@ typedef struct decided {
     uint32_t reserved;
 } decided;
 
-/* bound: bins below it need not be counted, for k elements are above. */
+/*
+ * Pass 1 counts the lower bits of those in the bin that the k-th is in, and
+ * while there is room behind the counters it lists them, low bits << 48 |
+ * place: with the whole list ties are decided at once.
+ *
+ * bound: bins below it need not be counted, for k elements are above.
+ * most: no bit of a counted magnitude is missing, so none is larger.
+ * seen: pass 0, counted since the bound was last raised; pass 1, those in the
+ *   bin, which are not all in the list when it is above LISTED.
+ */
 typedef struct summary {
-    uint64_t bound, seen;
+    uint64_t seen, listing; /* 1: pass 1 */
+    uint32_t bound, most;
     uint64_t count[HIGH];
 } summary;
 
@@ -166,9 +185,19 @@ static void topk_merge(void *into, const void *from)
 {
     summary *a = into;
     const summary *b = from;
+    uint64_t *list = a->count + LOW;
+    const uint64_t *more = b->count + LOW;
 
-    for (size_t i = 0; i < HIGH; i++)
+    for (size_t i = 0; i < LOW; i++)
         a->count[i] += b->count[i];
+    if (!a->listing && !b->listing)
+        for (size_t i = 0; i < LISTED; i++)
+            list[i] += more[i];
+    else if (a->seen + b->seen <= LISTED)
+        __builtin_memcpy(list + a->seen, more, b->seen * sizeof(list[0]));
+    a->listing |= b->listing;
+    a->most |= b->most;
+    a->seen += b->seen;
 }
 
 /* Largest bin of [0, bins) at or above which `need` elements are; *need is
@@ -200,11 +229,29 @@ static int decide_place(const summary *s, decided *d)
     return 1;
 }
 
+/* The least place below which `need` of the listed with these low bits are. */
+static uint64_t place_of(const summary *s, uint32_t low, uint64_t need)
+{
+    const uint64_t *list = s->count + LOW;
+    uint64_t base = (uint64_t)low << 48, until = 0;
+
+    for (uint64_t bit = (uint64_t)1 << 47; bit > 0; bit >>= 1) {
+        uint64_t below = 0;
+
+        for (size_t i = 0; i < s->seen; i++)
+            below += list[i] - base < until + bit;
+        if (below < need)
+            until += bit;
+    }
+    return until + 1;
+}
+
 static int topk_decide(const double *values, uint32_t pass, const void *whole,
                        uint64_t elements, uint64_t extent, void *out)
 {
     const summary *s = whole;
     decided *d = out;
+    uint32_t low;
 
     if (pass == 0) {
         d->need = part_of(GY_VALUES_(values)->ratio, elements);
@@ -213,13 +260,15 @@ static int topk_decide(const double *values, uint32_t pass, const void *whole,
     }
     if (pass > 1)
         return decide_place(s, d);
-    d->tau = bin_of(s->count, LOW, &d->need);
+    low = bin_of(s->count, LOW, &d->need);
+    d->tau = d->high << SHIFT | low;
     d->until = UINT64_MAX;
-    if (s->count[d->tau] <= d->need) {
-        d->tau |= d->high << 15;
+    if (s->count[low] <= d->need)
+        return 0;
+    if (s->seen <= LISTED) {
+        d->until = place_of(s, low, d->need);
         return 0;
     }
-    d->tau |= d->high << 15;
     d->prefix = 0;
     for (d->shift = 0; d->shift < 48 && extent >> d->shift > DIGIT;)
         d->shift += 16;
@@ -231,9 +280,9 @@ static int topk_decide(const double *values, uint32_t pass, const void *whole,
 static void raise_bound(summary *s, uint64_t k)
 {
     uint64_t above = 0;
-    uint32_t bin = HIGH;
+    uint32_t bin = s->most >> SHIFT;
 
-    while (bin > s->bound) {
+    for (bin = bin < HIGH ? bin + 1 : HIGH; bin > s->bound;) {
         above += s->count[--bin];
         if (above >= k) {
             s->bound = bin;
@@ -242,36 +291,72 @@ static void raise_bound(summary *s, uint64_t k)
     }
 }
 
-GY_INLINE_ void survey(const gyre_survey *job, int isa)
+/* The bound is worth raising when an eighth of k was counted under it: in the
+ * end k (1 + ln(N / k)) are, a few more with every grain that it lags. */
+GY_INLINE_ void survey_high(const gyre_survey *job, summary *s, int isa)
 {
-    const gy_values *v = GY_VALUES_(job->values);
-    const decided *d = job->decided;
-    summary *s = job->summary;
-    uint32_t bits[ROOM], index[ROOM];
-    uint32_t bound = job->pass == 0   ? (uint32_t)s->bound << 15
-                     : job->pass == 1 ? d->high << 15
-                                      : d->tau;
-    size_t count = gather(job->x, job->n, bound, bits, index, isa);
+    uint64_t k = part_of(GY_VALUES_(job->values)->ratio, job->elements);
+    uint64_t often = GYRE_CODEC_GRAIN * 16;
+    _Alignas(64) uint32_t bits[ROOM], index[ROOM];
+    uint32_t low = s->bound << SHIFT;
+    uint32_t most = s->most;
+    size_t count = gather_range(job->x, job->n, low, (HIGH << SHIFT) - low,
+                                bits, index, 0, isa);
 
-    if (job->pass == 0) {
-        for (size_t i = 0; i < count; i++)
-            s->count[bits[i] >> 15]++;
-        s->seen += count;
-        if (s->seen >= GYRE_CODEC_GRAIN * 16) { /* now and then */
-            s->seen = 0;
-            raise_bound(s, part_of(v->ratio, job->elements));
-        }
-        return;
+    for (size_t i = 0; i < count; i++) {
+        s->count[bits[i] >> SHIFT]++;
+        most |= bits[i];
     }
+    s->most = most;
+    s->seen += count;
+    if (s->seen < often || s->seen < k / 8)
+        return;
+    s->seen = 0;
+    raise_bound(s, k);
+}
+
+GY_INLINE_ void survey_low(const gyre_survey *job, summary *s, int isa)
+{
+    const decided *d = job->decided;
+    _Alignas(64) uint32_t bits[ROOM], index[ROOM];
+    size_t count = gather_range(job->x, job->n, d->high << SHIFT, LOW, bits,
+                                index, 1, isa);
+
+    s->listing = 1;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t low = bits[i] & (LOW - 1);
+
+        s->count[low]++;
+        if (s->seen < LISTED)
+            s->count[LOW + s->seen] = low << 48 | (job->place + index[i]);
+        s->seen++;
+    }
+}
+
+/* Among those that equal tau: the next digit of the place of the last one that
+ * is taken. */
+GY_INLINE_ void survey_place(const gyre_survey *job, summary *s, int isa)
+{
+    const decided *d = job->decided;
+    _Alignas(64) uint32_t bits[ROOM], index[ROOM];
+    size_t count = gather_range(job->x, job->n, d->tau, 1, bits, index, 1, isa);
+
     for (size_t i = 0; i < count; i++) {
         uint64_t place = job->place + index[i];
 
-        if (job->pass == 1 && bits[i] >> 15 == d->high)
-            s->count[bits[i] & (LOW - 1)]++;
-        if (job->pass > 1 && bits[i] == d->tau &&
-            (d->shift == 48 || place >> (d->shift + 16) == d->prefix))
+        if (d->shift == 48 || place >> (d->shift + 16) == d->prefix)
             s->count[place >> d->shift & (DIGIT - 1)]++;
     }
+}
+
+GY_INLINE_ void survey(const gyre_survey *job, int isa)
+{
+    if (job->pass == 0)
+        survey_high(job, job->summary, isa);
+    else if (job->pass == 1)
+        survey_low(job, job->summary, isa);
+    else
+        survey_place(job, job->summary, isa);
 }
 
 /* Those of a grain that the survey chose. */
@@ -279,7 +364,7 @@ GY_INLINE_ size_t choose_global(const gyre_compress *job, uint32_t *index,
                                 int isa)
 {
     const decided *d = job->decided;
-    uint32_t bits[ROOM];
+    _Alignas(64) uint32_t bits[ROOM];
     size_t found = gather(job->x, job->n, d->tau, bits, index, isa), count = 0;
 
     for (size_t i = 0; i < found; i++) {
@@ -416,6 +501,7 @@ static uint32_t topk_flags(const double *values)
 
 #define GY_NAMES(N) N(GY_GLOBAL) N(GY_BLOCK) N(GY_FULL) N(GY_WIDE) N(GY_HALF)
 #include "topk.kernel"
+#include "topk.encode"
 
 static void topk_constants(const gy_values *v, int32_t *out)
 {
@@ -428,7 +514,13 @@ static void topk_constants(const gy_values *v, int32_t *out)
     out[4] = s.narrow;
 }
 
-GYRE_CODEC_TEXT(topk_constants, gy_no_table)
+/* All of a survey at once is no work for one grain. */
+static int topk_able(const double *values)
+{
+    return (int)GY_VALUES_(values)->scope == SCOPE_BLOCK;
+}
+
+GYRE_CODEC_TEXTS(topk_constants, gy_no_table, topk_able)
 GYRE_CODEC_LOOPS(compress, decompress, survey)
 
 static const gyre_compressor topk = {sizeof(gyre_compressor),

@@ -7,6 +7,7 @@
  *     cu_build.c  program text -> machine code of one architecture
  *     cu_lane.c   streams, buffers, launches
  *     cu_fetch.c  gradients from somebody's memory
+ *     cu_birth.c  memory and kernels beside these
  *     cuda.c      the driver table
  *
  * The device's primary context is used, as by everybody who shares a GPU with
@@ -48,6 +49,9 @@
     X(cuMemcpyHtoDAsync)         \
     X(cuMemcpyDtoH)              \
     X(cuMemcpyDtoHAsync)         \
+    X(cuMemcpyDtoDAsync)         \
+    X(cuMemsetD32Async)          \
+    X(cuPointerGetAttribute)     \
     X(cuStreamCreate)            \
     X(cuStreamDestroy)           \
     X(cuStreamSynchronize)       \
@@ -114,6 +118,9 @@ gyre_status nvrtc_load(nvrtc_calls *rtc, gyre_error *error);
 gyre_status cu_pick(const cu_calls *cu, uint32_t index, CUdevice *out,
                     char *name, size_t size, gyre_error *error);
 
+/* "sm_90" of a device. */
+gyre_status cu_target(const cu_calls *cu, CUdevice id, char target[16],
+                      gyre_error *error);
 /* Machine code for `target` ("sm_90"), given back by `give` with its size. */
 gyre_status cu_build(const gyre_services *services, const char *source,
                      const char *target, void **code, size_t *bytes,
@@ -130,5 +137,6 @@ gyre_status cu_finish(void *device, uint32_t lane, gyre_error *error);
 gyre_status cu_fetch(const gyre_services *services, int32_t device,
                      const void *data, uint64_t offset, size_t bytes,
                      void *host, gyre_error *error);
+extern const gyre_birth_driver cu_birth_driver;
 
 #endif

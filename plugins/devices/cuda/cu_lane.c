@@ -78,7 +78,8 @@ static CUresult enqueue(cu_device *device, cu_lane *lane,
         return code;
     *what = "starting the kernel";
     code = cu->cuLaunchKernel(device->kernel, grains, 1, 1, device->group, 1, 1,
-                              0, lane->stream, arguments, NULL);
+                              (unsigned)device->shared_bytes, lane->stream,
+                              arguments, NULL);
     if (code != CUDA_SUCCESS)
         return code;
     *what = "copying the state out";

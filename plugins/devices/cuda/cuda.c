@@ -27,9 +27,8 @@ static gyre_status cuda_describe(const gyre_services *services, uint32_t index,
     return GYRE_OK;
 }
 
-/* "sm_90" of a device. */
-static gyre_status find_target(const cu_calls *cu, CUdevice id, char target[16],
-                               gyre_error *error)
+gyre_status cu_target(const cu_calls *cu, CUdevice id, char target[16],
+                      gyre_error *error)
 {
     int major = 0, minor = 0;
     CUresult code = cu->cuDeviceGetAttribute(
@@ -61,7 +60,7 @@ static gyre_status cuda_compile(const gyre_services *services,
         if (status == GYRE_OK)
             status = cu_pick(&cu, 0, &id, name, sizeof(name), error);
         if (status == GYRE_OK)
-            status = find_target(&cu, id, found, error);
+            status = cu_target(&cu, id, found, error);
         if (status != GYRE_OK)
             return status;
         target = found;
@@ -105,7 +104,7 @@ static gyre_status load_program(cu_device *device, const char *source,
     void *code = NULL;
     size_t bytes = 0;
     CUresult result;
-    gyre_status status = find_target(cu, device->id, target, error);
+    gyre_status status = cu_target(cu, device->id, target, error);
 
     if (status == GYRE_OK)
         status = cu_build(services, source, target, &code, &bytes, error);
@@ -253,6 +252,7 @@ static const gyre_driver driver = {
     .finish = cu_finish,
     .memory = cuda_memory,
     .fetch = cu_fetch,
+    .birth = &cu_birth_driver,
 };
 
 static const gyre_build build = GY_BUILD_(0, NULL);

@@ -6,6 +6,7 @@
  *     cl_build.c  is the device exact enough; the program and its log
  *     cl_lane.c   queues, buffers, launches
  *     cl_fetch.c  gradients from somebody's buffers
+ *     cl_birth.c  memory and kernels beside these
  *     opencl.c    the driver table
  */
 #ifndef GYRE_PLUGINS_OPENCL_CL_H
@@ -39,6 +40,8 @@
     X(clEnqueueUnmapMemObject)   \
     X(clEnqueueWriteBuffer)      \
     X(clEnqueueReadBuffer)       \
+    X(clEnqueueCopyBuffer)       \
+    X(clEnqueueFillBuffer)       \
     X(clEnqueueNDRangeKernel)    \
     X(clFlush)                   \
     X(clFinish)                  \
@@ -105,5 +108,10 @@ gyre_status cl_finish(void *device, uint32_t lane, gyre_error *error);
 gyre_status cl_fetch(const gyre_services *services, int32_t device,
                      const void *data, uint64_t offset, size_t bytes,
                      void *host, gyre_error *error);
+
+/* The context of somebody's buffer, and one of its devices. */
+cl_int cl_find(const cl_calls *cl, cl_mem memory, int32_t index,
+               cl_context *context, cl_device_id *out);
+extern const gyre_birth_driver cl_birth_driver;
 
 #endif

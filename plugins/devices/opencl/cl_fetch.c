@@ -9,8 +9,8 @@
 
 enum { DEVICES = 64 };
 
-static cl_int find_device(const cl_calls *cl, cl_mem memory, int32_t index,
-                          cl_context *context, cl_device_id *out)
+cl_int cl_find(const cl_calls *cl, cl_mem memory, int32_t index,
+               cl_context *context, cl_device_id *out)
 {
     cl_device_id ids[DEVICES];
     size_t used = 0;
@@ -43,7 +43,7 @@ gyre_status cl_fetch(const gyre_services *services, int32_t device,
     (void)services;
     if (status != GYRE_OK)
         return status;
-    code = find_device(&cl, memory, device, &context, &id);
+    code = cl_find(&cl, memory, device, &context, &id);
     if (code != CL_SUCCESS)
         return cl_fail(error, GYRE_INVALID, "the buffer's device", code);
     queue = cl.clCreateCommandQueue(context, id, 0, &code);

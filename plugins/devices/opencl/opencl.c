@@ -201,6 +201,7 @@ static const gyre_driver driver = {
     .memory = opencl_memory,
     .fetch = cl_fetch,
     .exact = opencl_exact,
+    .birth = &cl_birth_driver,
 };
 
 static const gyre_build build = GY_BUILD_(0, NULL);

@@ -21,8 +21,8 @@
       "blocks pass on to the rank above, or below")                           \
     P(hops, GYRE_STRUCTURAL, GYRE_CHOICE(0, "home|published"),                \
       "gradients under way: own part stays home, or makes every hop")         \
-        P(keep, GYRE_STRUCTURAL, GYRE_CHOICE(0, "home|split"),                \
-          "kept for backward: Q, KV, O at home, or as split by heads")
+    P(keep, GYRE_STRUCTURAL, GYRE_CHOICE(0, "home|split"),                    \
+      "kept for backward: Q, KV, O at home, or as split by heads")
 #include <gyre/plugin.h>
 
 #include "../form.h"

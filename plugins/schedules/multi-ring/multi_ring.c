@@ -14,6 +14,9 @@
       "ranks")                                                             \
     P(placement, GYRE_STRUCTURAL, GYRE_CHOICE(0, "team_first|ring_first"), \
       "neighbouring ranks are a team, or a ring")                          \
+    P(travels, GYRE_STRUCTURAL, GYRE_CHOICE(0, "kv|q|burst"),              \
+      "what the rings pass on: KV, Q with its sums, or KV forward and Q "  \
+      "backward")                                                          \
     P(direction, GYRE_STRUCTURAL, GYRE_CHOICE(0, "ascending|descending"),  \
       "blocks pass on to the rank above, or below")                        \
     P(hops, GYRE_STRUCTURAL, GYRE_CHOICE(0, "home|published"),             \
@@ -53,7 +56,6 @@ static gyre_radix radix_of(const gy_values *v, const gyre_problem *p,
     uint32_t team = team_of(v, p), ring = p->ranks / (team * team);
     uint32_t first = v->placement > 0 ? ring : 1;
 
-    (void)pass;
     radix.q_gather = form_digit(team, first);
     radix.kv_gather = form_digit(team, first * team);
     radix.inner = form_digit(ring, v->placement > 0 ? 1 : team * team);
@@ -61,6 +63,8 @@ static gyre_radix radix_of(const gy_values *v, const gyre_problem *p,
         radix.flags |= GYRE_RADIX_DESCENDING;
     if (v->hops > 0)
         radix.flags |= GYRE_RADIX_PUBLISHED;
+    if (form_moves_q((uint32_t)v->travels, pass))
+        radix.flags |= GYRE_RADIX_MOVE_Q;
     return radix;
 }
 

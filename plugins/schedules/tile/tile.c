@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tile: each rank computes a blocks of Q by c blocks of KV, a c = P.  Q is
- * gathered, KV goes round a ring of c ranks.
+ * A tile: each rank computes a blocks of Q by c blocks of KV, a c = P.  What
+ * travels goes round a ring, the other side is gathered; the bytes are the
+ * same.
  *
  * a = 1 is a ring; the least bytes are near a = sqrt(P K / H) forward and
  * sqrt(4 P K / (3 H)) backward, so that the two passes have tiles of their own.
@@ -16,6 +17,9 @@
       "a in the backward pass; 0: as forward, or the least bytes")        \
     P(c_backward, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                 \
       "c in the backward pass; 0: ranks / a_backward")                    \
+    P(travels, GYRE_STRUCTURAL, GYRE_CHOICE(0, "kv|q|burst"),             \
+      "what the rings pass on: KV, Q with its sums, or KV forward and Q " \
+      "backward")                                                         \
     P(direction, GYRE_STRUCTURAL, GYRE_CHOICE(0, "ascending|descending"), \
       "blocks pass on to the rank above, or below")                       \
     P(hops, GYRE_STRUCTURAL, GYRE_CHOICE(0, "home|published"),            \
@@ -91,8 +95,14 @@ static gyre_radix radix_of(const gy_values *v, const gyre_problem *p,
     gyre_radix radix = form_one_ring(p);
     tile t = tile_of(v, p, pass);
 
-    radix.q_gather = form_digit(t.a, 1);
-    radix.inner = form_digit(t.c, t.a);
+    if (form_moves_q((uint32_t)v->travels, pass)) {
+        radix.kv_gather = form_digit(t.c, 1);
+        radix.inner = form_digit(t.a, t.c);
+        radix.flags |= GYRE_RADIX_MOVE_Q;
+    } else {
+        radix.q_gather = form_digit(t.a, 1);
+        radix.inner = form_digit(t.c, t.a);
+    }
     if (v->direction > 0)
         radix.flags |= GYRE_RADIX_DESCENDING;
     if (v->hops > 0)

@@ -6,6 +6,7 @@
 #include <gyre/compress.h>
 #include <gyre/context.h>
 #include <gyre/dtype.h>
+#include <gyre/kernel.h>
 #include <gyre/registry.h>
 #include <gyre/status.h>
 #include <gyre/store.h>

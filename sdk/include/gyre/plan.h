@@ -92,6 +92,12 @@ typedef struct gyre_plan_request {
     uint32_t chunk_count[GYRE_SIDE_COUNT]; /* or [0] a table of the user's */
     const gyre_chunk *chunks[GYRE_SIDE_COUNT];
     const gyre_mask *mask; /* [full] */
+    /* A schedule of the caller's instead of a plugin, which `schedule` then
+     * only names: called once a rank, from the calling thread.  Rank r is place
+     * r of the layout; there are no settings and no closed forms. */
+    void (*emit)(void *user, uint32_t pass, uint32_t rank,
+                 const gyre_plan_host *host, gyre_builder *builder);
+    void *emit_user;
 } gyre_plan_request;
 
 /* Find the plugin, check settings and problem, lay the tokens out, emit every
@@ -140,7 +146,8 @@ typedef struct gyre_proof_options {
     size_t size;
     /* The closed forms that counted bytes and memory must equal, by rank: fills
      * phases[GYRE_PLAN_PHASES] and *memory (UINT64_MAX: not known) and returns
-     * how many phases; phases without bytes may be left out.  NULL: no check. */
+     * how many phases; phases without bytes may be left out.  NULL: no check.
+     */
     uint32_t (*expect)(void *user, uint32_t rank, gyre_phase_bytes *phases,
                        uint64_t *memory);
     void *user;
@@ -195,6 +202,129 @@ GYRE_API gyre_status gyre_plan_prove_request(gyre_context *context,
                                              const gyre_proof_options *options,
                                              gyre_proof *out,
                                              gyre_error *error);
+
+/* ---- plans as files ---------------------------------------------------- */
+
+/* Takes `size` bytes; the first status that is not OK ends the writing and is
+ * what the writer returns. */
+typedef gyre_status gyre_plan_write(void *user, const void *data, size_t size,
+                                    gyre_error *error);
+
+/* All of a plan, as text or as bytes; gyre-plan(5) describes both.  The same
+ * plan gives the same bytes.  Any thread.  Errors: NO_MEMORY, and those of
+ * `write`. */
+GYRE_API gyre_status gyre_plan_write_text(const gyre_plan *plan,
+                                          gyre_plan_write *write, void *user,
+                                          gyre_error *error);
+GYRE_API gyre_status gyre_plan_write_binary(const gyre_plan *plan,
+                                            gyre_plan_write *write, void *user,
+                                            gyre_error *error);
+
+/* Read either back; `file` names the bytes in messages.  What comes out has
+ * ids that exist and nothing more is promised: prove it.  gyre_plan_free ends
+ * it.  Any thread.  Errors: FORMAT with the line or byte, CORRUPT (the sum of
+ * a binary plan), NO_MEMORY. */
+GYRE_API gyre_status gyre_plan_read(gyre_context *context, const char *file,
+                                    const void *data, size_t size,
+                                    gyre_plan **out, gyre_error *error);
+
+/* ---- looking at a plan ------------------------------------------------- */
+
+/* One view of an op.  chunks: of side `side`, in the plan's table. */
+typedef struct gyre_plan_part {
+    uint32_t kind, dtype, slot, buf, flags; /* GYRE_VALUE_, GYRE_SLOT_ */
+    uint32_t h0, h1, planes;
+    uint32_t side, chunk_count;
+    const uint32_t *chunks; /* ascending */
+    uint64_t tokens, bytes;
+    uint32_t absent; /* 1: left out, and all above is 0 */
+    uint32_t reserved;
+} gyre_plan_part;
+
+/* One op of one rank.  Ops of a group share `unit` and stand together. */
+typedef struct gyre_plan_step {
+    size_t size;
+    uint32_t rank, op, unit;
+    uint32_t code, lane;    /* GYRE_OP_ */
+    uint32_t peer, channel; /* of PUT and GET; else GYRE_NO_VIEW, 0 */
+    uint32_t pattern;       /* of its group: GYRE_PATTERN_ */
+    const char *phase;      /* of its group, or "" */
+    uint64_t pairs;         /* ATT, GRD: allowed (q, k) pairs x heads */
+    double begin, end;      /* seconds; gyre_plan_time alone fills them */
+    uint32_t part_count;
+    uint32_t reserved;
+    gyre_plan_part parts[GYRE_OP_VIEWS];
+} gyre_plan_step;
+
+/* Returning other than OK ends the walk with that status. */
+typedef gyre_status gyre_plan_each(void *user, const gyre_plan_step *step,
+                                   gyre_error *error);
+/* All ops of a rank in program order.  Any thread.  Errors: RANGE for a rank
+ * that is not, and those of `each`. */
+GYRE_API gyre_status gyre_plan_walk(const gyre_plan *plan, uint32_t rank,
+                                    gyre_plan_each *each, void *user,
+                                    gyre_error *error);
+/* Which units each unit waits for, the one before it on its lane included: all
+ * below it; count 0 for the first.  Any thread.  Errors: RANGE, NO_MEMORY, and
+ * those of `each`. */
+GYRE_API gyre_status gyre_plan_waits(
+    const gyre_plan *plan, uint32_t rank,
+    gyre_status (*each)(void *user, uint32_t unit, const uint32_t *waits,
+                        uint32_t count, gyre_error *error),
+    void *user, gyre_error *error);
+/* "ATT Q[0 3] KV[1 2] -> O*[0 3]" of a step: heads where they are not all, a
+ * dtype and the peer of transfers.  Cut at `size`; returns `text`. */
+GYRE_API const char *gyre_plan_step_text(const gyre_plan *plan,
+                                         const gyre_plan_step *step, char *text,
+                                         size_t size);
+/* "Q", "KV*", ...; "PUT", ...; "?" for an unknown number.  Any thread. */
+GYRE_API const char *gyre_plan_kind_name(uint32_t kind);
+GYRE_API const char *gyre_plan_op_name(uint32_t code);
+/* What the plan is for; chunks are the plan's, and the name is. */
+GYRE_API const gyre_problem *gyre_plan_problem(const gyre_plan *plan);
+GYRE_API const gyre_mask *gyre_plan_mask(const gyre_plan *plan);
+GYRE_API const char *gyre_plan_name(const gyre_plan *plan);
+GYRE_API uint32_t gyre_plan_pass(const gyre_plan *plan);
+
+/* What things take. */
+typedef struct gyre_plan_rates {
+    size_t size;
+    double flops;   /* of ATT and GRD, per second */
+    double memory;  /* of all other ops, bytes per second */
+    double link;    /* of a rank, each way, bytes per second */
+    double latency; /* of a group, seconds */
+} gyre_plan_rates;
+
+/*
+ * The walk of all ranks by time: a unit begins when its lane and all it waits
+ * for are done; a group ends a transfer's time after all its partners began.
+ * Links are not shared.  Sorted by rank, then as gyre_plan_walk.  *total: the
+ * end of the last.  Any thread.  Errors: NO_MEMORY; PLAN for a plan that
+ * deadlocks or whose transfers do not match; INVALID for a rate of 0 or below.
+ */
+GYRE_API gyre_status gyre_plan_time(const gyre_plan *plan,
+                                    const gyre_plan_rates *rates,
+                                    gyre_plan_each *each, void *user,
+                                    double *total, gyre_error *error);
+
+/* One thing that two plans do not share. */
+typedef struct gyre_plan_difference {
+    size_t size;
+    const char *what;    /* "problem", "slot", "op", "buf" */
+    uint32_t rank;       /* GYRE_NO_VIEW: of the problem */
+    uint32_t one, other; /* index in each plan; GYRE_NO_VIEW: not there */
+    const char *text;    /* what it is, until the callback returns */
+} gyre_plan_difference;
+
+/*
+ * Compare: the problem, then by rank the slots and ops as the shortest list of
+ * those that must go and come, and the bufs where nothing else differs.
+ * *count: how many; `each` may be NULL.  Any thread.  Errors: NO_MEMORY.
+ */
+GYRE_API gyre_status
+gyre_plan_diff(const gyre_plan *one, const gyre_plan *other,
+               void (*each)(void *user, const gyre_plan_difference *difference),
+               void *user, uint64_t *count, gyre_error *error);
 
 #ifdef __cplusplus
 }

@@ -595,6 +595,39 @@ typedef struct gyre_schedule {
 } gyre_schedule;
 
 /*
+ * Extension "gyre.compressor.encode/1": the compressor as text in the same
+ * subset, for a device on which gradients are born.  gy_lanes workers run it
+ * for one grain, each as gy_lane.  Names, constants and table are those of the
+ * decoder, which must be there too.  It sees
+ *
+ *     int gy_n, gy_bytes           elements, and bytes(values, gy_n)
+ *     gy_x(i)                      element i: finite, never -0
+ *     gy_keep(i, x)                what decompress will give for it
+ *     gy_put8(at, u) gy_put16(at, u) gy_put32(at, u)
+ *                                  payload writers; `at` as for the readers
+ *     gy_word(i)                   uint, i < 1024, shared by the workers
+ *     gy_wide(i)                   double, i < 512, in the same memory
+ *     gy_barrier()                 all workers wait for each other: none may
+ *                                  come by a way that another does not take
+ *     uint gy_index, gy_index_high place of element 0 in its tensor
+ *     uint gy_key, gy_key_high     as key[2] of gyre_compress
+ *     gyre_hash(key0, key1, counter), gy_to_bits(x)
+ *     gy_bits, gy_table and the names as the decoder does
+ *
+ * and may use double locals for sums.  Every element is kept by one worker and
+ * every byte written, zeros at the end too.  gy_n and gy_bytes are the same for
+ * all workers, shared words hold anything at the start, gy_lanes is not known.
+ * Payload and kept values are those of `compress`, bit for bit.
+ */
+#define GYRE_CODEC_ENCODE "gyre.compressor.encode/1"
+
+typedef struct gyre_codec_encoder {
+    size_t size;
+    const char *text;
+    int (*able)(const double *values); /* of these too?  NULL: of all */
+} gyre_codec_encoder;
+
+/*
  * A random word for each counter: 32-bit integer operations alone, so that
  * every device has the same.  Two rounds of a multiply-and-shift mix with a key
  * word before each; every input bit flips every output bit about half the time.
@@ -1026,7 +1059,9 @@ enum { GY_BLOCK_ = 64, GY_LINE_ = 16, GY_AHEAD_ = 256 };
  *     GY_DECODE(statements)  or  GY_SCATTER(statements), from "name.kernel",
  *         after defining GY_NAMES(N) as N(GY_ONE) N(GY_TWO) ..., with
  *     GYRE_CODEC_TEXT(constants, table)  where constants(v, out) fills one
- *         int32_t for each name and table(v, &count) returns floats
+ *         int32_t for each name and table(v, &count) returns floats; or, with
+ *         GY_ENCODE(statements), from "name.encode", before it,
+ *     GYRE_CODEC_TEXTS(constants, table, able)
  *     GYRE_CODEC_LOOPS(compress, decompress, survey)
  *     static const gyre_compressor name = {... gy_codec_loops_ ...};
  *     GYRE_COMPRESSOR(id, "1.0.0", "summary", "licence", claims, &name)
@@ -1246,7 +1281,14 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
     enum { gy_decode_form_ = GYRE_KERNEL_SCATTER };
 
 #define GY_CONSTANT_NAME_(name) #name,
-#define GYRE_CODEC_TEXT(constants, table)                                 \
+#define GY_ENCODE(...) static const char gy_encode_text_[] = #__VA_ARGS__;
+#define GYRE_CODEC_TEXTS(constants, table, able)            \
+    static const gyre_codec_encoder gy_codec_encoder_ = {   \
+        sizeof(gyre_codec_encoder), gy_encode_text_, able}; \
+    GY_CODEC_TEXTS_(constants, table, &gy_codec_encoder_)
+#define GYRE_CODEC_TEXT(constants, table) \
+    GY_CODEC_TEXTS_(constants, table, NULL)
+#define GY_CODEC_TEXTS_(constants, table, encoder)                        \
     static void gy_constants_(const double *values, int32_t *out)         \
     {                                                                     \
         constants(GY_VALUES_(values), out);                               \
@@ -1268,6 +1310,8 @@ GY_INLINE_ const float *gy_no_table(const gy_values *values, size_t *count)
         gy_table_of_};                                                    \
     static const void *gy_extension_(const char *id)                      \
     {                                                                     \
+        if (__builtin_strcmp(id, GYRE_CODEC_ENCODE) == 0)                 \
+            return encoder;                                               \
         return __builtin_strcmp(id, GYRE_CODEC_KERNEL) == 0               \
                    ? &gy_codec_kernel_                                    \
                    : NULL;                                                \

@@ -334,9 +334,16 @@ typedef struct gyre_round_options {
  * whose primary context (that of the runtime API) it is of
  *
  * What lies on a device must be complete: the caller has waited for the stream
- * or queue that wrote it.  It is copied through host memory of its size, before
- * anything is claimed.  `stride` in elements, 0 means 1; `offset` in bytes from
- * data, for a cl_mem cannot be moved.
+ * or queue that wrote it.  `stride` in elements, 0 means 1; `offset` in bytes
+ * from data, for a cl_mem cannot be moved.
+ *
+ * With a compressor that has an encoder for devices (gyre-devices(7)), what is
+ * born on a device is kept, summed and compressed there, and its residual is
+ * there too; payloads and partial sums of norms alone come to the host.  The
+ * store holds memory there from the first such piece until it is closed, in the
+ * context of that piece.  What else comes from a device is copied through host
+ * memory of its size, before anything is claimed; the ledger tells the two
+ * apart.  The bits are the same.
  */
 typedef enum gyre_memory_kind {
     GYRE_HOST_MEMORY = 0,
@@ -363,7 +370,10 @@ GYRE_API gyre_status gyre_round_begin(gyre_store *store,
  * Give elements [first, first + count) of a tensor's gradient.  Within a micro-
  * batch each element comes once, in any order; the data are copied (or added)
  * before it returns.  Errors, with nothing changed: DUPLICATE, RANGE, INVALID
- * (dtype, frozen tensor), STATE.  Any thread.
+ * (dtype, frozen tensor), STATE; of what is born on a device also UNSUPPORTED,
+ * PLUGIN_BAD (the compressor's encoder does not build), IO.  When a device that
+ * compresses fails later, the IO error stays with the round, which can only be
+ * given up.  Any thread.
  */
 GYRE_API gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,
                                          uint64_t first, uint64_t count,
@@ -413,6 +423,11 @@ typedef struct gyre_ledger {
     uint64_t padding_read;  /* grains, labels, alignment; device */
     uint64_t padding_write;
     uint64_t commit_write; /* records, tables, blobs; device */
+    /* between the host and a device on which gradients are born, both ways */
+    uint64_t born_gradient; /* copied whole: what is not compressed there */
+    uint64_t born_payload;  /* compressed there */
+    uint64_t born_leaves;   /* partial sums of both norms, 16 B a grain */
+    uint64_t born_residual; /* committed, read back, or moved */
     /* sums of the above */
     uint64_t host_bytes;         /* down and up of the first part */
     uint64_t device_read_bytes;  /* state_read + gradient_read */
@@ -528,6 +543,9 @@ typedef struct gyre_store_plan {
     uint64_t residual_bytes;       /* memory: two versions, f32 */
     uint64_t payload_bytes;       /* memory: wire blocks held or on their way */
     uint64_t device_memory_bytes; /* of opencl and cuda devices, all */
+    uint64_t born_memory_bytes;   /* on a device whose gradients are compressed
+                                     there, from the first one on; 0: they are
+                                     copied whole */
     gyre_ledger model;            /* what a round will count, by the formulas;
                                      gradients, state and padding */
 } gyre_store_plan;

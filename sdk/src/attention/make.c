@@ -96,6 +96,30 @@ static gyre_status make_grid(gyre_plan_source *source, gyre_error *error)
     return GYRE_OK;
 }
 
+static gyre_status take_plugin(gyre_plan_source *source,
+                               const gyre_plan_request *request,
+                               gyre_error *error)
+{
+    gyre_status status = find_values(source, request, error);
+
+    if (status == GYRE_OK)
+        status = ask_schedule(source, request->schedule, error);
+    return status == GYRE_OK ? make_grid(source, error) : status;
+}
+
+static gyre_status take_emit(gyre_plan_source *source,
+                             const gyre_plan_request *request,
+                             gyre_error *error)
+{
+    if (request->setting_count > 0)
+        return gyre_fail(error, GYRE_PARAMETER,
+                         "schedule '%s' is the caller's and has no settings",
+                         request->schedule);
+    source->spec.emit = request->emit;
+    source->spec.user = request->emit_user;
+    return GYRE_OK;
+}
+
 gyre_status gyre_plan_source_open(gyre_context *context,
                                   const gyre_plan_request *request,
                                   gyre_plan_source *out, gyre_error *error)
@@ -115,11 +139,8 @@ gyre_status gyre_plan_source_open(gyre_context *context,
                                  .user = out};
     status = gyre_problem_complete(&out->spec.problem, error);
     if (status == GYRE_OK)
-        status = find_values(out, &r, error);
-    if (status == GYRE_OK)
-        status = ask_schedule(out, r.schedule, error);
-    if (status == GYRE_OK)
-        status = make_grid(out, error);
+        status = r.emit != NULL ? take_emit(out, &r, error)
+                                : take_plugin(out, &r, error);
     for (int side = 0; side < GYRE_SIDE_COUNT; side++) {
         out->spec.problem.chunks[side] = r.chunks[side];
         out->spec.problem.chunk_count[side] = r.chunk_count[side];
@@ -182,7 +203,12 @@ gyre_status gyre_plan_formula(gyre_context *context,
 
     if (status != GYRE_OK)
         return status;
-    if (rank >= source.spec.problem.ranks)
+    if (source.schedule == NULL)
+        status = gyre_fail(error, GYRE_UNSUPPORTED,
+                           "schedule '%s' is the caller's and has no closed "
+                           "forms",
+                           request->schedule);
+    else if (rank >= source.spec.problem.ranks)
         status = gyre_fail(error, GYRE_RANGE, "there is no rank %u of %u", rank,
                            source.spec.problem.ranks);
     if (status == GYRE_OK)

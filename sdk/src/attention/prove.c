@@ -58,7 +58,7 @@ gyre_status gyre_plan_prove_request(gyre_context *context,
     }
     status = gyre_plan_begin(context, &source.spec, &plan, error);
     user.plan = plan;
-    if (mine.expect == NULL) {
+    if (mine.expect == NULL && source.schedule != NULL) {
         mine.expect = expect;
         mine.user = &user;
     }

@@ -35,6 +35,11 @@ gyre_status gyre_fail_prefix(gyre_error *error, gyre_status status,
 gyre_status gyre_fail_errno(gyre_error *error, gyre_status fallback, int err,
                             const char *format, ...) GYRE_PRINTF(4, 5);
 
+/* Print behind the first `used` of `size` bytes, cut there; returns how many
+ * are used now, the NUL not counted. */
+size_t gyre_print(char *text, size_t size, size_t used, const char *format, ...)
+    GYRE_PRINTF(4, 5);
+
 /* ---- memory ---------------------------------------------------------- */
 
 /* All return NULL when out of memory or when the product overflows, and never

@@ -129,3 +129,17 @@ gyre_status gyre_fail_errno(gyre_error *error, gyre_status fallback, int err,
     va_end(arguments);
     return gyre_fail(error, status, "%s: %s", text, words);
 }
+
+size_t gyre_print(char *text, size_t size, size_t used, const char *format, ...)
+{
+    va_list arguments;
+
+    if (used + 1 >= size)
+        return used;
+    va_start(arguments, format);
+    int n = vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+    if (n < 0)
+        return used;
+    return (size_t)n < size - used ? used + (size_t)n : size - 1;
+}

@@ -55,7 +55,7 @@ void gyre_feedback_run(gyre_feedback_job *job);
  *
  * With e_next given, pass 0 writes a there.  Set `mixed` from then on, in later
  * passes and in the run: they read a and neither g nor e (which is a must when
- * e_next is e, and elsewhere saves a third of the time).
+ * e_next is e, and elsewhere saves half of what is read).
  * When `finite` came back 0, do not go on: nobody looks again. */
 void gyre_feedback_survey(gyre_feedback_job *job, uint32_t pass,
                           uint64_t elements, void *summary);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 device_sources = \
+	sdk/src/device/birth.c \
+	sdk/src/device/birth.h \
 	sdk/src/device/compress.c \
 	sdk/src/device/cpu.c \
 	sdk/src/device/device.h \
@@ -16,6 +18,7 @@ device_sources = \
 	sdk/src/device/reduce.c \
 	sdk/src/device/source.c \
 	sdk/src/device/source.h \
+	sdk/src/device/source_birth.c \
 	sdk/src/device/source_state.c \
 	sdk/src/device/state.c \
 	sdk/src/device/state.h

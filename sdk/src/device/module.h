@@ -63,6 +63,75 @@ typedef struct gyre_launch {
     uint32_t grains;    /* work-groups */
 } gyre_launch;
 
+/*
+ * Where gradients are born: memory and kernels beside somebody else's, in the
+ * context that these belong to, with one in-order queue.  One thread at a time.
+ * What is on the queue may fail later; `read` and `wait` tell.
+ */
+enum {
+    GYRE_BIRTH_GRADIENTS, /* f32, sums of the micro-batches so far */
+    GYRE_BIRTH_E0,        /* both versions of the residual; 0 bytes: none */
+    GYRE_BIRTH_E1,
+    GYRE_BIRTH_PAYLOADS, /* one behind the other, each as long as a whole one */
+    GYRE_BIRTH_LEAVES,   /* f64: of the gradients, then of D(c) */
+    GYRE_BIRTH_STAGING,  /* gradients on their way from the host */
+    GYRE_BIRTH_BLOCKS
+};
+
+enum {
+    GYRE_BIRTH_TAKE,
+    GYRE_BIRTH_LEAF,
+    GYRE_BIRTH_ENCODE,
+    GYRE_BIRTH_KERNELS
+};
+enum { GYRE_BIRTH_MOST_WORDS = 12 };
+
+typedef struct gyre_birth_plan {
+    size_t size;
+    const void *data; /* memory of the caller's, and its device, as in */
+    int32_t device;   /* gyre_gradient: whose context is used */
+    uint32_t group;
+    size_t shared_bytes;
+    const char *source;              /* source.h: gyre_source_birth */
+    size_t bytes[GYRE_BIRTH_BLOCKS]; /* of each block */
+} gyre_birth_plan;
+
+typedef struct gyre_birth_launch {
+    size_t size;
+    uint32_t kernel;
+    uint32_t groups;
+    uint32_t version; /* of the residual that is read; the other is written */
+    const void *from; /* memory of the caller's; NULL: the staging */
+    uint32_t words[GYRE_BIRTH_MOST_WORDS];
+} gyre_birth_launch;
+
+typedef struct gyre_birth_driver {
+    size_t size;
+    /* UNSUPPORTED: the device does not round as IEEE 754, has no doubles or no
+     * room; PLUGIN_BAD: the text holds the build log; INVALID, NOT_FOUND: there
+     * is no such memory or device. */
+    gyre_status (*open)(const gyre_services *services,
+                        const gyre_birth_plan *plan, void **out,
+                        gyre_error *error);
+    void (*close)(void *birth);
+    /* Are these bytes all of one piece of memory that kernels can read? */
+    int (*reaches)(void *birth, int32_t device, const void *data,
+                   uint64_t offset, uint64_t bytes);
+    gyre_status (*launch)(void *birth, const gyre_birth_launch *launch,
+                          gyre_error *error);
+    /* Between a block and the host; both wait for the queue. */
+    gyre_status (*read)(void *birth, uint32_t block, size_t at, size_t bytes,
+                        void *host, gyre_error *error);
+    gyre_status (*write)(void *birth, uint32_t block, size_t at, size_t bytes,
+                         const void *host, gyre_error *error);
+    /* From one version of the residual to the other; zeros to one. */
+    gyre_status (*copy)(void *birth, uint32_t from, uint32_t to, size_t at,
+                        size_t bytes, gyre_error *error);
+    gyre_status (*clear)(void *birth, uint32_t block, size_t at, size_t bytes,
+                         gyre_error *error);
+    gyre_status (*wait)(void *birth, gyre_error *error);
+} gyre_birth_driver;
+
 typedef struct gyre_driver {
     size_t size;
     const char *language; /* of device/source.h: "opencl" or "cuda" */
@@ -99,6 +168,7 @@ typedef struct gyre_driver {
                          void *host, gyre_error *error);
     /* 0: opened only by leave of allow_inexact.  NULL: always exact. */
     int (*exact)(void *device);
+    const gyre_birth_driver *birth;
 } gyre_driver;
 
 #endif

@@ -125,6 +125,13 @@ static const char common_words[] =
     "gy_to < "
     "gy_n) gy_grain_g[gy_to] = (x); }\n";
 
+void gyre_source_words(gyre_text *text, const char *language)
+{
+    gyre_text_add(text, "%s%s",
+                  strcmp(language, "cuda") == 0 ? cuda_words : opencl_words,
+                  common_words);
+}
+
 /* ---- parts of the kernel --------------------------------------------- */
 
 /* "-DNAME=V -DNAME=V" as lines of #define. */
@@ -184,7 +191,7 @@ static void add_head(gyre_text *text, const gyre_device_spec *spec)
     }
 }
 
-static void add_constants(gyre_text *text, const gyre_codec *codec)
+void gyre_source_constants(gyre_text *text, const gyre_codec *codec)
 {
     const gyre_codec_kernel *kernel = gyre_codec_kernel_of(codec);
     int32_t value[KERNEL_NAMES];
@@ -202,7 +209,7 @@ static void add_scatter(gyre_text *text, const gyre_codec *codec)
                         "for (int gy_i = gy_lane; gy_i < gy_n; gy_i += "
                         "gy_lanes) gy_grain_g[gy_i] = 0.0f;\n"
                         "gy_barrier();\n{\n");
-    add_constants(text, codec);
+    gyre_source_constants(text, codec);
     gyre_text_add(text, "%s\n}\ngy_barrier();\n}\n",
                   gyre_codec_kernel_of(codec)->text);
 }
@@ -218,7 +225,7 @@ static void add_gradient(gyre_text *text, const gyre_codec *codec)
         gyre_text_add(text, "if (gy_wire) g = gy_grain_g[gy_i]; else ");
     } else if (kernel != NULL) {
         gyre_text_add(text, "if (gy_wire) {\n");
-        add_constants(text, codec);
+        gyre_source_constants(text, codec);
         gyre_text_add(text, "%s\n} else ", kernel->text);
     }
     gyre_text_add(text, "g = gy_f32(4 * gy_i);\ng = g * gy_q;\n");
@@ -285,7 +292,7 @@ static size_t add_kernel(gyre_text *text, const gyre_device_spec *spec)
 }
 
 /* The codec's table, bit for bit. */
-static void add_table(gyre_text *text, const gyre_codec *codec)
+void gyre_source_table(gyre_text *text, const gyre_codec *codec)
 {
     const gyre_codec_kernel *kernel = gyre_codec_kernel_of(codec);
     size_t count = 0;
@@ -339,12 +346,10 @@ gyre_status gyre_source_make(gyre_context *context, const char *language,
         if (status != GYRE_OK)
             return status;
     }
-    gyre_text_add(&text, "%s%s",
-                  strcmp(language, "cuda") == 0 ? cuda_words : opencl_words,
-                  common_words);
+    gyre_source_words(&text, language);
     gyre_source_states(&text);
     if (spec->codec != NULL)
-        add_table(&text, spec->codec);
+        gyre_source_table(&text, spec->codec);
     add_defines(&text, gyre_opt_defines(spec->opt));
     words = add_kernel(&text, spec);
     if (!text.failed)

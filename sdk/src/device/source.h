@@ -26,6 +26,29 @@ gyre_status gyre_source_make(gyre_context *context, const char *language,
                              const gyre_device_spec *spec, char **out,
                              size_t *shared, gyre_error *error);
 
+/*
+ * source_birth.c: the program of a device on which gradients are born, for a
+ * codec with an encoder; *shared as above.  Three kernels with one list of
+ * arguments: five blocks of device memory (birth.h), memory of the caller's,
+ * GYRE_BIRTH_MOST_WORDS words, and memory of the work-group.  The words:
+ *
+ *     gyre_take    1 work-item an element: from `from` into gradients
+ *         0 elements  1,2 first element there  3,4 offset in bytes
+ *         5,6 stride in elements  7 dtype  8: add
+ *     gyre_leaf    16 grains a work-group
+ *         0 first grain  1 grains  2,3 elements from the first grain on
+ *     gyre_encode  a work-group a grain
+ *         0 first grain  1 elements from it on  2,3 index of the first
+ *         4 q  5 kappa (f32)  6,7 key  8: there is an e  9 bytes of a whole
+ *         grain's payload  10 of the last one  11 where leaves of D(c) begin
+ *
+ * A leaf of D(c) that is NaN says that an a was not finite.
+ */
+enum { GYRE_BIRTH_LEAVES_A_GROUP = 16 };
+gyre_status gyre_source_birth(gyre_context *context, const char *language,
+                              const gyre_codec *codec, char **out,
+                              size_t *shared, gyre_error *error);
+
 /* A text that grows; `failed` when memory ran out. */
 typedef struct gyre_text {
     gyre_context *context;
@@ -35,6 +58,12 @@ typedef struct gyre_text {
 } gyre_text;
 void gyre_text_add(gyre_text *text, const char *format, ...) GYRE_PRINTF(2, 3);
 void gyre_text_free(gyre_text *text);
+
+/* What every program of a language begins with; and a codec's constants, as
+ * int locals, and its table, bit for bit. */
+void gyre_source_words(gyre_text *text, const char *language);
+void gyre_source_constants(gyre_text *text, const gyre_codec *codec);
+void gyre_source_table(gyre_text *text, const gyre_codec *codec);
 
 /*
  * source_state.c: the functions of the state codecs, and what the kernel says

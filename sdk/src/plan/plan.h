@@ -123,7 +123,7 @@ typedef struct gyre_plan_program {
 
 enum { GYRE_PLAN_MAX_PHASES = 16, GYRE_PLAN_PHASE_BYTES = 16 };
 
-typedef struct gyre_plan {
+struct gyre_plan {
     gyre_context *context;
     char *name;           /* of the schedule, for messages and files */
     gyre_problem problem; /* chunk tables are the plan's own */
@@ -138,7 +138,7 @@ typedef struct gyre_plan {
     uint32_t row_count, row_room, row_chunk_count, row_chunk_room;
     uint32_t row_table_size;
     gyre_plan_program *programs; /* [problem.ranks]; not emitted: no ops */
-} gyre_plan;
+};
 
 typedef struct gyre_plan_spec {
     const char *name;
@@ -168,7 +168,6 @@ gyre_status gyre_plan_begin(gyre_context *context, const gyre_plan_spec *spec,
 gyre_status gyre_plan_emit(gyre_plan *plan, const gyre_plan_spec *spec,
                            uint32_t rank, gyre_error *error);
 void gyre_plan_clear(gyre_plan *plan, uint32_t rank); /* forget a program */
-void gyre_plan_free(gyre_plan *plan);
 
 /* ---- building one program (build.c) ---------------------------------- */
 
@@ -241,6 +240,12 @@ typedef struct gyre_plan_order {
 gyre_status gyre_plan_order_make(const gyre_plan *plan, uint32_t rank,
                                  gyre_plan_order *out, gyre_error *error);
 void gyre_plan_order_free(gyre_plan_order *order);
+
+/* ---- looking (visit.c) ------------------------------------------------ */
+
+/* Op `index`, which is of unit `unit`; begin and end are 0. */
+void gyre_plan_step_fill(const gyre_plan *plan, uint32_t rank, uint32_t unit,
+                         uint32_t index, gyre_plan_step *out);
 
 /* ---- counting (count.c) ----------------------------------------------- */
 

@@ -26,6 +26,7 @@ enum {
     COMPRESSOR_1_0 = SIZE_TO(gyre_compressor, decide),
     CODEC_LOOP_1_0 = SIZE_TO(gyre_codec_loop, survey),
     CODEC_KERNEL_1_0 = SIZE_TO(gyre_codec_kernel, table),
+    CODEC_ENCODER_1_0 = SIZE_TO(gyre_codec_encoder, able),
     SCHEDULE_1_0 = SIZE_TO(gyre_schedule, memory)
 };
 
@@ -409,6 +410,26 @@ static gyre_status check_codec_kernel(const gyre_plugin *plugin,
     return GYRE_OK;
 }
 
+static gyre_status check_codec_encoder(const gyre_plugin *plugin,
+                                       const char *where, gyre_error *error)
+{
+    const gyre_codec_encoder *e = NULL;
+
+    if (plugin->extension != NULL)
+        e = plugin->extension(GYRE_CODEC_ENCODE);
+    if (e == NULL)
+        return GYRE_OK;
+    if (e->size < CODEC_ENCODER_1_0)
+        return bad(error, where, "the encoder", "is shorter than in 1.0");
+    if (e->text == NULL || e->text[0] == '\0')
+        return bad(error, where, "the encoder", "has no text");
+    if (plugin->extension(GYRE_CODEC_KERNEL) == NULL)
+        return bad(error, where, "the encoder",
+                   "has no decoder (" GYRE_CODEC_KERNEL
+                   "), whose names and table it takes");
+    return GYRE_OK;
+}
+
 /* Only an optimizer's parameters may change from step to step. */
 static gyre_status check_structural(const gyre_plugin *plugin, const char *what,
                                     const char *where, gyre_error *error)
@@ -455,6 +476,8 @@ static gyre_status check_compressor(const gyre_plugin *plugin,
         status = check_codec_loops(c, where, error);
     if (status == GYRE_OK)
         status = check_codec_kernel(plugin, where, error);
+    if (status == GYRE_OK)
+        status = check_codec_encoder(plugin, where, error);
     if (status == GYRE_OK)
         status = check_flags(plugin->build, where, error);
     return status;

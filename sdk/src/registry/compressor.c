@@ -15,6 +15,7 @@ struct gyre_codec {
     const gyre_plugin *plugin;
     const gyre_compressor *compressor;
     const gyre_codec_kernel *kernel;
+    const gyre_codec_encoder *encoder;
     const gyre_codec_loop *loop;
     int isa;
     uint32_t flags;
@@ -261,6 +262,11 @@ static gyre_status build(gyre_codec *codec, const gyre_setting *settings,
                          plugin->name);
     if (plugin->extension != NULL)
         codec->kernel = plugin->extension(GYRE_CODEC_KERNEL);
+    if (plugin->extension != NULL)
+        codec->encoder = plugin->extension(GYRE_CODEC_ENCODE);
+    if (codec->encoder != NULL && codec->encoder->able != NULL &&
+        !codec->encoder->able(codec->values))
+        codec->encoder = NULL;
     codec->id = hash_settings(codec);
     status = fill_bytes(codec, error);
     if (status != GYRE_OK)
@@ -347,6 +353,13 @@ gyre_isa gyre_codec_isa(const gyre_codec *codec)
 const gyre_codec_kernel *gyre_codec_kernel_of(const gyre_codec *codec)
 {
     return codec->kernel;
+}
+
+const gyre_codec_encoder *gyre_codec_encoder_of(const gyre_codec *codec)
+{
+    const uint32_t apart = GYRE_CODEC_VARIABLE | GYRE_CODEC_BARRIER;
+
+    return (codec->flags & apart) == 0 ? codec->encoder : NULL;
 }
 
 size_t gyre_codec_grain_bytes(const gyre_codec *codec, size_t n)

@@ -58,6 +58,9 @@ uint64_t gyre_codec_id(const gyre_codec *codec);    /* of the wire block */
 gyre_isa gyre_codec_isa(const gyre_codec *codec);
 /* Text for a device that decodes by itself; NULL: the plugin has none. */
 const gyre_codec_kernel *gyre_codec_kernel_of(const gyre_codec *codec);
+/* Text for a device that compresses by itself with these settings, a grain at
+ * a time; NULL: none.  A codec that has one has a kernel too. */
+const gyre_codec_encoder *gyre_codec_encoder_of(const gyre_codec *codec);
 
 /* Bytes of the payload of n = 1..1024 elements (VARIABLE: at most). */
 size_t gyre_codec_grain_bytes(const gyre_codec *codec, size_t n);

@@ -113,8 +113,11 @@ static gyre_status find_gradients(gyre_round *round, uint32_t device,
     } else if (store->codec != NULL) {
         uint8_t *room = store->wire + device * (store->wire_bytes + 8);
 
-        if (!gyre_round_compress(round, work.chunk, room, taken))
-            return gyre_round_tell_overflow(round, error);
+        gyre_status status =
+            gyre_round_compress(round, work.chunk, room, taken, error);
+
+        if (status != GYRE_OK)
+            return status;
         wire = room;
     } else {
         l->gradient_down = near ? l->elements * sizeof(float) : 0;

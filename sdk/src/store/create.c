@@ -2,6 +2,7 @@
 /* Making a store: files, first contents, first record. */
 #include "config.h"
 
+#include "device/birth.h"
 #include "store/round.h"
 
 #include <errno.h>
@@ -81,6 +82,7 @@ gyre_status gyre_store_blank(gyre_context *context, const char *path,
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a store");
     store->context = context;
     pthread_mutex_init(&store->count_lock, NULL);
+    pthread_mutex_init(&store->birth_lock, NULL);
     store->owner_lock = -1;
     store->peek_chunk = UINT64_MAX;
     store->residual_mode = GYRE_RESIDUAL_OFF;
@@ -133,6 +135,7 @@ void gyre_store_free(gyre_store *store)
     gyre_opt_destroy(store->opt);
     gyre_store_free_gradients(store);
     gyre_store_free_compressor(store);
+    gyre_birth_close(store->birth);
     gyre_residual_free(store);
     if (store->peek != NULL)
         gyre_free_aligned(context, store->peek,
@@ -157,6 +160,7 @@ void gyre_store_free(gyre_store *store)
     gyre_free_text(context, store->path);
     gyre_layout_free(context, layout);
     pthread_mutex_destroy(&store->count_lock);
+    pthread_mutex_destroy(&store->birth_lock);
     gyre_free(context, store, 1, sizeof(*store));
 }
 

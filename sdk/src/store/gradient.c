@@ -71,8 +71,6 @@ static void claim_add(gyre_claim *claim, size_t at, uint64_t first,
     }
 }
 
-/* Claim a range under the lock; *add says that earlier micro-batches left
- * something to add to. */
 static gyre_status claim_range(gyre_round *round, size_t tensor, uint64_t first,
                                uint64_t end, bool *add, gyre_error *error)
 {
@@ -103,6 +101,17 @@ static gyre_status claim_range(gyre_round *round, size_t tensor, uint64_t first,
     claim_add(claim, at, first, end);
     *add = claim->filled && round->way != GYRE_WAY_SPILLED;
     return GYRE_OK;
+}
+
+gyre_status gyre_round_claim(gyre_round *round, size_t tensor, uint64_t first,
+                             uint64_t end, bool *add, gyre_error *error)
+{
+    gyre_status status;
+
+    pthread_mutex_lock(&round->lock);
+    status = claim_range(round, tensor, first, end, add, error);
+    pthread_mutex_unlock(&round->lock);
+    return status;
 }
 
 /* ---- pieces ----------------------------------------------------------- */
@@ -224,12 +233,15 @@ static gyre_status take_host_piece(gyre_round *round, size_t tensor,
 {
     gyre_fp saved;
     gyre_status status;
-    bool add = false;
+    bool add = false, born = false;
 
     gyre_intake_wait(round);
-    pthread_mutex_lock(&round->lock);
-    status = claim_range(round, tensor, first, first + count, &add, error);
-    pthread_mutex_unlock(&round->lock);
+    status = gyre_born_settle(round, tensor, false, &born, error);
+    if (status == GYRE_OK && born)
+        return gyre_born_piece(round, tensor, first, count, gradient, error);
+    if (status == GYRE_OK)
+        status =
+            gyre_round_claim(round, tensor, first, first + count, &add, error);
     if (status != GYRE_OK)
         return status;
     saved = gyre_fp_pin();
@@ -239,29 +251,38 @@ static gyre_status take_host_piece(gyre_round *round, size_t tensor,
     return GYRE_OK;
 }
 
-/* One that was born on a device: copied whole before its range is claimed, so
- * that a copy that fails changes nothing. */
-static gyre_status take_device_piece(gyre_round *round, size_t tensor,
-                                     uint64_t first, uint64_t count,
-                                     const gyre_gradient *gradient,
-                                     gyre_error *error)
+/* The bytes of a piece with its gaps. */
+static gyre_status span_of(const char *name, uint64_t count,
+                           const gyre_gradient *g, uint64_t *bytes,
+                           gyre_error *error)
+{
+    uint64_t stride = g->stride != 0 ? (uint64_t)g->stride : 1;
+
+    if (gyre_mul(count - 1, stride, bytes) && gyre_add(*bytes, 1, bytes) &&
+        gyre_mul(*bytes, gyre_dtype_bytes(g->dtype), bytes) &&
+        *bytes <= SIZE_MAX)
+        return GYRE_OK;
+    return gyre_fail(error, GYRE_RANGE,
+                     "tensor %s: %llu elements with stride %llu are more than "
+                     "memory has",
+                     name, (unsigned long long)count,
+                     (unsigned long long)stride);
+}
+
+/* Copied whole before its range is claimed, so that a copy that fails changes
+ * nothing. */
+static gyre_status fetch_device_piece(gyre_round *round, size_t tensor,
+                                      uint64_t first, uint64_t count,
+                                      const gyre_gradient *gradient,
+                                      uint64_t bytes, gyre_error *error)
 {
     gyre_context *context = round->store->context;
     const char *name = round->store->layout.tensors[tensor].name;
-    uint64_t stride = gradient->stride != 0 ? (uint64_t)gradient->stride : 1;
-    uint64_t size = gyre_dtype_bytes(gradient->dtype), bytes;
     gyre_gradient copy = *gradient;
+    gyre_ledger l = {.born_gradient = bytes};
     gyre_status status;
-    void *host;
+    void *host = gyre_alloc(context, (size_t)bytes, 1);
 
-    if (!gyre_mul(count - 1, stride, &bytes) || !gyre_add(bytes, 1, &bytes) ||
-        !gyre_mul(bytes, size, &bytes) || bytes > SIZE_MAX)
-        return gyre_fail(error, GYRE_RANGE,
-                         "tensor %s: %llu elements with stride %llu are more "
-                         "than memory has",
-                         name, (unsigned long long)count,
-                         (unsigned long long)stride);
-    host = gyre_alloc(context, (size_t)bytes, 1);
     if (host == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY,
                          "tensor %s: no memory to copy %llu bytes from its "
@@ -271,6 +292,7 @@ static gyre_status take_device_piece(gyre_round *round, size_t tensor,
                                gradient->data, gradient->offset, (size_t)bytes,
                                host, error);
     if (status == GYRE_OK) {
+        gyre_store_count(round->store, &l);
         copy.kind = GYRE_HOST_MEMORY;
         copy.data = host;
         copy.offset = 0;
@@ -280,6 +302,33 @@ static gyre_status take_device_piece(gyre_round *round, size_t tensor,
     }
     gyre_free(context, host, (size_t)bytes, 1);
     return status;
+}
+
+/* One that was born on a device: taken there if it can be. */
+static gyre_status take_device_piece(gyre_round *round, size_t tensor,
+                                     uint64_t first, uint64_t count,
+                                     const gyre_gradient *gradient,
+                                     gyre_error *error)
+{
+    const char *name = round->store->layout.tensors[tensor].name;
+    bool reaches = false, born = false;
+    uint64_t bytes = 0;
+    gyre_status status = span_of(name, count, gradient, &bytes, error);
+
+    if (status == GYRE_OK) {
+        status = gyre_born_reaches(round, gradient, bytes, &reaches, error);
+        if (status != GYRE_OK)
+            return gyre_fail_prefix(error, status, "tensor %s", name);
+    }
+    if (status == GYRE_OK && reaches)
+        status = gyre_born_settle(round, tensor, true, &born, error);
+    if (status != GYRE_OK)
+        return status;
+    if (!born)
+        return fetch_device_piece(round, tensor, first, count, gradient, bytes,
+                                  error);
+    gyre_intake_wait(round);
+    return gyre_born_piece(round, tensor, first, count, gradient, error);
 }
 
 gyre_status gyre_round_gradient(gyre_round *round, size_t tensor,

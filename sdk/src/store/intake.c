@@ -259,21 +259,27 @@ static void drop_chunk(gyre_round *round, uint64_t chunk)
 
 /* A chunk with a gradient that is not finite, or that overflows, is left out:
  * the round will not be applied. */
-static void stream_chunk(gyre_round *round, gyre_work work,
-                         gyre_work_result *result, gyre_ledger *l)
+static gyre_status stream_chunk(gyre_round *round, gyre_work work,
+                                gyre_work_result *result, gyre_ledger *l,
+                                gyre_error *error)
 {
     gyre_store *store = round->store;
     gyre_taken *taken = &round->taken[work.chunk];
     uint8_t *wire = round->regions
                         ? work.gradient
                         : store->payload + store->payload_at[work.chunk];
+    gyre_status status;
 
-    if (!gyre_round_finite(round, work.chunk) ||
-        !gyre_round_compress(round, work.chunk, wire, taken))
-        return;
+    if (!gyre_round_finite(round, work.chunk))
+        return GYRE_OK;
+    status = gyre_round_compress(round, work.chunk, wire, taken, error);
+    if (status != GYRE_OK) {
+        taken->bytes = 0;
+        return atomic_load(&round->overflown) != 0 ? GYRE_OK : status;
+    }
     drop_chunk(round, work.chunk);
     if (!round->regions)
-        return;
+        return GYRE_OK;
     taken->hash = XXH3_64bits(wire, taken->bytes);
     result->write_gradient = gyre_round_up(taken->bytes, store->layout.align);
     memset(wire + taken->bytes, 0, result->write_gradient - taken->bytes);
@@ -281,6 +287,7 @@ static void stream_chunk(gyre_round *round, gyre_work work,
     l->gradient_write = taken->payload;
     l->frame_bytes = taken->bytes - taken->payload;
     l->padding_write = result->write_gradient - taken->payload;
+    return GYRE_OK;
 }
 
 static gyre_status take_chunk(void *user, uint32_t device, gyre_work work,
@@ -296,7 +303,7 @@ static gyre_status take_chunk(void *user, uint32_t device, gyre_work work,
     if (round->way == GYRE_WAY_SPILLED)
         status = spill_chunk(round, work, result, &l, error);
     else
-        stream_chunk(round, work, result, &l);
+        status = stream_chunk(round, work, result, &l, error);
     if (status != GYRE_OK)
         return status;
     if (round->store->placement == GYRE_HOST)

@@ -33,10 +33,11 @@ gyre_status gyre_residual_allocate(gyre_store *store, gyre_error *error)
                                   GYRE_GRAIN * sizeof(float));
     r->which = gyre_alloc_zero(store->context, chunks, 1);
     r->unsaved = gyre_alloc_zero(store->context, chunks, 1);
+    r->at = gyre_alloc_zero(store->context, layout->tensor_count, 1);
     r->kappa =
         gyre_alloc(store->context, layout->tensor_count, sizeof(*r->kappa));
     if (r->e[0] == NULL || r->e[1] == NULL || r->which == NULL ||
-        r->unsaved == NULL || r->kappa == NULL)
+        r->unsaved == NULL || r->at == NULL || r->kappa == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY,
                          "no memory for the residual: two versions of %llu "
                          "bytes",
@@ -57,6 +58,7 @@ void gyre_residual_free(gyre_store *store)
                   GYRE_GRAIN * sizeof(float));
     gyre_free(context, r->which, (size_t)layout->train_chunks + 1, 1);
     gyre_free(context, r->unsaved, (size_t)layout->train_chunks + 1, 1);
+    gyre_free(context, r->at, layout->tensor_count, 1);
     gyre_free(context, r->kappa, layout->tensor_count, sizeof(*r->kappa));
     memset(r, 0, sizeof(*r));
 }
@@ -110,13 +112,21 @@ static gyre_status save_chunk(void *user, uint32_t device, gyre_work work,
     gyre_run run;
 
     (void)device;
-    (void)error;
     memset(data, 0, gyre_layout_chunk_bytes(layout, work.chunk));
     while (gyre_layout_next_run(layout, work.chunk, &cursor, &run)) {
         float kappa = store->residual.kappa[run.tensor];
+        const float *from = e + run.at;
 
+        if (store->residual.at[run.tensor] == GYRE_E_BORN) {
+            gyre_status status =
+                gyre_born_residual(store, train, &run, out + run.at, error);
+
+            if (status != GYRE_OK)
+                return status;
+            from = out + run.at;
+        }
         for (size_t i = 0; i < run.n; i++)
-            out[run.at + i] = kappa * e[run.at + i];
+            out[run.at + i] = kappa * from[i];
     }
     entry->step = store->now.step;
     entry->version =
@@ -180,6 +190,8 @@ static bool clear(gyre_store *store)
 {
     bool had = false;
 
+    for (size_t i = 0; i < store->layout.tensor_count; i++)
+        had |= store->residual.at[i] == GYRE_E_BORN;
     for (uint64_t c = 0; c < store->layout.train_chunks; c++) {
         size_t n = gyre_layout_chunk_elements(&store->layout, c);
         float *e = residual_of(store, c);
@@ -210,8 +222,10 @@ gyre_status gyre_residual_load(gyre_store *store, gyre_error *error)
                  store->path, store->compressor);
     if (status != GYRE_OK)
         return status;
-    for (size_t i = 0; i < layout->tensor_count; i++)
+    for (size_t i = 0; i < layout->tensor_count; i++) {
         store->residual.kappa[i] = 1;
+        store->residual.at[i] = layout->residual ? GYRE_E_HERE : GYRE_E_ZERO;
+    }
     gyre_residual_saved(store);
     return GYRE_OK;
 }

@@ -33,6 +33,10 @@ void gyre_ledger_add(gyre_ledger *into, const gyre_ledger *more)
     into->padding_read += more->padding_read;
     into->padding_write += more->padding_write;
     into->commit_write += more->commit_write;
+    into->born_gradient += more->born_gradient;
+    into->born_payload += more->born_payload;
+    into->born_leaves += more->born_leaves;
+    into->born_residual += more->born_residual;
 }
 
 void gyre_ledger_sum(gyre_ledger *l)

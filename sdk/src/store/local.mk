@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 store_sources = \
 	sdk/src/store/apply.c \
+	sdk/src/store/born.c \
 	sdk/src/store/build.c \
 	sdk/src/store/commit.c \
 	sdk/src/store/compressor.c \

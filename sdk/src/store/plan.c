@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "device/birth.h"
 #include "registry/compressor.h"
 #include "store/round.h"
 
@@ -229,8 +230,13 @@ static void device_lines(const gyre_store *store, gyre_store_plan *plan)
 {
     const gyre_layout *l = &store->layout;
 
-    plan->device_memory_bytes = 0;
-    if (store->read_only || store->placement == GYRE_HOST)
+    plan->device_memory_bytes = plan->born_memory_bytes = 0;
+    if (store->read_only)
+        return;
+    plan->born_memory_bytes =
+        gyre_birth_memory(store->codec, l->train_grains,
+                          store->residual_mode != GYRE_RESIDUAL_OFF);
+    if (store->placement == GYRE_HOST)
         return;
     for (uint32_t d = 0; d < l->devices; d++) {
         const char *text = store->places[d].compute;

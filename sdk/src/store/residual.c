@@ -74,39 +74,76 @@ static gyre_feedback_job job_of(const gyre_round *round, uint64_t chunk,
     return job;
 }
 
-bool gyre_round_compress(gyre_round *round, uint64_t chunk, uint8_t *wire,
-                         gyre_taken *out)
+static void note_overflow(gyre_round *round, size_t tensor)
+{
+    size_t none = 0;
+
+    atomic_compare_exchange_strong(&round->overflown, &none, tensor + 1);
+}
+
+/* A run that is left alone keeps its residual, on the side where it is. */
+static gyre_status keep_run(const gyre_store *store, uint64_t chunk,
+                            const gyre_run *run, const gyre_feedback_job *job,
+                            gyre_error *error)
+{
+    if (job->e == NULL)
+        return GYRE_OK;
+    if (store->residual.at[run->tensor] == GYRE_E_BORN)
+        return gyre_born_keep(store, chunk, run, error);
+    memcpy(job->e_next, job->e, run->n * sizeof(float));
+    return GYRE_OK;
+}
+
+static gyre_status compress_run(gyre_round *round, uint64_t chunk,
+                                const gyre_run *run, gyre_feedback_job *job,
+                                gyre_error *error)
+{
+    gyre_status status = GYRE_OK;
+
+    if (round->side[run->tensor] == GYRE_SIDE_BORN)
+        status = gyre_born_compress(round, chunk, run, job, error);
+    else
+        gyre_feedback_run(job);
+    if (status != GYRE_OK || job->finite)
+        return status;
+    note_overflow(round, run->tensor);
+    return gyre_round_tell_overflow(round, error);
+}
+
+gyre_status gyre_round_compress(gyre_round *round, uint64_t chunk,
+                                uint8_t *wire, gyre_taken *out,
+                                gyre_error *error)
 {
     const gyre_layout *layout = &round->store->layout;
     uint64_t first = gyre_layout_first_grain(layout, chunk);
-    size_t cursor = GYRE_RUN_FIRST, none = 0;
+    size_t cursor = GYRE_RUN_FIRST;
     bool fed = false;
     gyre_run run;
 
     memset(out, 0, sizeof(*out));
     while (gyre_layout_next_run(layout, chunk, &cursor, &run)) {
         gyre_feedback_job job = job_of(round, chunk, &run);
+        gyre_status status;
 
         fed = job.e != NULL;
         if (round->skip[run.tensor]) {
-            if (fed)
-                memcpy(job.e_next, job.e, run.n * sizeof(float));
+            status = keep_run(round->store, chunk, &run, &job, error);
+            if (status != GYRE_OK)
+                return status;
             continue;
         }
         job.wire = wire + out->bytes;
         job.leaves = round->kept_leaves + first + run.at / GYRE_GRAIN;
-        gyre_feedback_run(&job);
-        if (!job.finite) {
-            atomic_compare_exchange_strong(&round->overflown, &none,
-                                           run.tensor + 1);
-            return false;
-        }
+        job.mixed = fed && round->surveyed;
+        status = compress_run(round, chunk, &run, &job, error);
+        if (status != GYRE_OK)
+            return status;
         out->payload += payload_bytes(job.codec, job.wire, run.n);
         out->bytes += job.bytes;
     }
     if (fed)
         atomic_fetch_or(&round->chunk_state[chunk], GYRE_CHUNK_FED);
-    return true;
+    return GYRE_OK;
 }
 
 gyre_status gyre_round_tell_overflow(const gyre_round *round, gyre_error *error)
@@ -134,7 +171,9 @@ static uint64_t count_surveyed(const gyre_round *round)
     return elements;
 }
 
-static void survey_pass(gyre_round *round, uint32_t pass, void *summary,
+/* Where there is a residual, pass 0 leaves a in its other version, which nobody
+ * reads before the round is adopted; what comes later finds it there. */
+static bool survey_pass(gyre_round *round, uint32_t pass, void *summary,
                         uint64_t elements)
 {
     const gyre_layout *layout = &round->store->layout;
@@ -148,9 +187,15 @@ static void survey_pass(gyre_round *round, uint32_t pass, void *summary,
 
             if (round->skip[run.tensor])
                 continue;
+            job.mixed = pass > 0 && job.e_next != NULL;
             gyre_feedback_survey(&job, pass, elements, summary);
+            if (!job.finite) {
+                note_overflow(round, run.tensor);
+                return false;
+            }
         }
     }
+    return true;
 }
 
 gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
@@ -160,6 +205,7 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
     void *summary = gyre_alloc(store->context, bytes, 1);
     uint64_t elements = count_surveyed(round);
     uint32_t pass = 0;
+    bool finite;
 
     if (summary == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY,
@@ -168,12 +214,14 @@ gyre_status gyre_round_survey(gyre_round *round, gyre_error *error)
     memset(round->decided, 0, gyre_codec_decided_bytes(store->codec));
     do {
         memset(summary, 0, bytes);
-        survey_pass(round, pass, summary, elements);
-    } while (gyre_codec_decide(store->codec, pass++, summary, elements,
+        finite = survey_pass(round, pass, summary, elements);
+    } while (finite &&
+             gyre_codec_decide(store->codec, pass++, summary, elements,
                                store->layout.train_grains * GYRE_GRAIN,
                                round->decided));
     gyre_free(store->context, summary, bytes, 1);
-    return GYRE_OK;
+    round->surveyed = finite;
+    return finite ? GYRE_OK : gyre_round_tell_overflow(round, error);
 }
 
 /* ---- adopting --------------------------------------------------------- */

@@ -186,6 +186,8 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
         round->taken = gyre_alloc_zero(context, chunks, sizeof(gyre_taken));
     if (store->codec != NULL)
         round->kept_leaves = gyre_alloc_zero(context, grains, sizeof(double));
+    if (store->codec != NULL)
+        round->side = gyre_alloc_zero(context, tensors, 1);
     if (store->residual.kappa != NULL)
         round->kappa_before = gyre_alloc(context, tensors, sizeof(float));
     if (gyre_round_decided_bytes(round) > 0)
@@ -197,7 +199,8 @@ static gyre_status allocate(gyre_round *round, gyre_error *error)
         round->chunk_left == NULL || round->chunk_state == NULL ||
         round->fresh == NULL ||
         (round->way != GYRE_WAY_HELD && round->taken == NULL) ||
-        (store->codec != NULL && round->kept_leaves == NULL) ||
+        (store->codec != NULL &&
+         (round->kept_leaves == NULL || round->side == NULL)) ||
         (store->residual.kappa != NULL && round->kappa_before == NULL) ||
         (gyre_round_decided_bytes(round) > 0 && round->decided == NULL))
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a round");
@@ -242,6 +245,7 @@ void gyre_round_discard(gyre_round *round)
     gyre_free(context, round->fresh, chunks, sizeof(gyre_entry));
     gyre_free(context, round->taken, chunks, sizeof(gyre_taken));
     gyre_free(context, round->kept_leaves, grains, sizeof(double));
+    gyre_free(context, round->side, tensors, 1);
     gyre_free(context, round->kappa_before, tensors, sizeof(float));
     gyre_free(context, round->decided, gyre_round_decided_bytes(round), 1);
     gyre_free(context, round->jobs, layout->devices * round->lanes,
@@ -382,6 +386,11 @@ static void settle_absent(gyre_round *round, size_t tensor)
 
     if (last && !round->claims[tensor].filled)
         round->skip[tensor] = true;
+    if (round->claims[tensor].filled && round->side != NULL &&
+        round->side[tensor] == GYRE_SIDE_BORN) {
+        gyre_born_absent(round, tensor);
+        return;
+    }
     for (uint64_t g = t->first_grain; g < t->first_grain + t->grains; g++) {
         if (round->claims[tensor].filled && !spilled)
             gyre_round_take_leaf(round, t, g);

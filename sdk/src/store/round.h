@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round: its frame (round.c), gradients in (gradient.c) and on (intake.c,
- * residual.c), one chunk's update in its worker (apply.c), norm and end
+ * A round: its frame (round.c), gradients in (gradient.c, born.c) and on
+ * (intake.c, residual.c), one chunk's update in its worker (apply.c), norm and
+ * end
  * (update.c), bytes (ledger.c).
  *
  *     begin --> OPEN -- gradient, absent, release, next --> update --+
@@ -19,7 +20,8 @@
  *     STREAMED  pieces -> f32 in memory -> intake of the last micro-batch:
  *               compress, wire blocks to the region or kept ---> update
  *
- * With a compressor HELD gradients are compressed by the update.  The intake
+ * With a compressor HELD gradients are compressed by the update.  "In memory"
+ * is that of a device for tensors whose side is BORN.  The intake
  * is a stream of its own, from the begin of a micro-batch to its end, and gives
  * the memory of what it took back.
  *
@@ -39,6 +41,7 @@
 #ifndef GYRE_SRC_STORE_ROUND_H
 #define GYRE_SRC_STORE_ROUND_H
 
+#include "device/feedback.h"
 #include "store/store.h"
 
 typedef struct gyre_claim {
@@ -56,6 +59,13 @@ typedef enum gyre_gradient_way {
     GYRE_WAY_SPILLED,
     GYRE_WAY_STREAMED
 } gyre_gradient_way;
+
+/* Where a tensor's gradients are, and where they are compressed. */
+enum {
+    GYRE_SIDE_NONE, /* nothing came yet */
+    GYRE_SIDE_HERE,
+    GYRE_SIDE_BORN /* on the device where they are born */
+};
 
 typedef enum gyre_round_state {
     GYRE_ROUND_OPEN,
@@ -104,6 +114,8 @@ struct gyre_round {
     pthread_cond_t moved; /* tensor_left reached 0, or failed */
     gyre_claim *claims;   /* [tensors] */
     bool *skip;           /* [tensors]: absent in the whole round, or frozen */
+    uint8_t *side;        /* [tensors], with a compressor; under lock until the
+                             tensor's first piece is claimed */
     float *scalars;       /* [tensors][GYRE_OPT_MAX_SCALARS] */
     _Atomic uint16_t *grain_left;
     double *leaves; /* [train_grains] */
@@ -119,6 +131,7 @@ struct gyre_round {
     gyre_taken *taken;   /* [train_chunks], with an intake */
     double *kept_leaves; /* [train_grains], with a compressor: of D(c) */
     void *decided;       /* of a compressor with a barrier */
+    bool surveyed;       /* and by it: a is where the next residual will be */
     float *kappa_before; /* [tensors], with a residual */
     bool adopted;        /* the residual is */
     pthread_cond_t taken_some;
@@ -144,6 +157,10 @@ static inline size_t gyre_round_grain_elements(const gyre_tensor_state *t,
 /* A round was given and has this tensor (gradient.c). */
 gyre_status gyre_round_check_tensor(gyre_round *round, size_t tensor,
                                     gyre_error *error);
+/* Claim a range, under the lock; *add says that earlier micro-batches left
+ * something to add to.  DUPLICATE, STATE, NO_MEMORY. */
+gyre_status gyre_round_claim(gyre_round *round, size_t tensor, uint64_t first,
+                             uint64_t end, bool *add, gyre_error *error);
 /* Take the norm partial of a grain whose gradient is whole. */
 void gyre_round_take_leaf(gyre_round *round, const gyre_tensor_state *t,
                           uint64_t grain);
@@ -190,15 +207,17 @@ gyre_status gyre_intake_end(gyre_round *round, gyre_error *error);
 uint64_t gyre_round_wire_bound(const gyre_store *store, uint64_t chunk);
 /*
  * Compress the gradients in memory of what is not skipped, wire blocks in the
- * order of the runs from `wire` on; residuals of the rest are copied.  False
- * when G q + kappa e overflowed: `overflown` says where.  Any thread, once a
- * chunk.
+ * order of the runs from `wire` on; residuals of the rest are copied.  RANGE
+ * when G q + kappa e overflowed: `overflown` says where.  IO of a device.  Any
+ * thread, once a chunk.
  */
-bool gyre_round_compress(gyre_round *round, uint64_t chunk, uint8_t *wire,
-                         gyre_taken *out);
+gyre_status gyre_round_compress(gyre_round *round, uint64_t chunk,
+                                uint8_t *wire, gyre_taken *out,
+                                gyre_error *error);
 /* Bytes of `decided`; 0 without a barrier. */
 size_t gyre_round_decided_bytes(const gyre_round *round);
-/* Survey all gradients for a compressor with a barrier. */
+/* Survey all gradients for a compressor with a barrier.  Errors: NO_MEMORY,
+ * RANGE (overflow, as above). */
 gyre_status gyre_round_survey(gyre_round *round, gyre_error *error);
 /* The text for an overflow that `overflown` tells. */
 gyre_status gyre_round_tell_overflow(const gyre_round *round,
@@ -207,5 +226,32 @@ gyre_status gyre_round_tell_overflow(const gyre_round *round,
 void gyre_round_adopt_residual(gyre_round *round);
 /* ... after all not: what the round read is still there, and was saved. */
 void gyre_round_unadopt_residual(gyre_round *round);
+
+/* ---- born on a device (born.c) ---------------------------------------- */
+
+/*
+ * Can these bytes of a device be compressed where they are?  The first piece
+ * opens the birthplace; when that cannot be, the log is told and *reaches stays
+ * false.  Errors: PLUGIN_BAD (the encoder does not build), NO_MEMORY.
+ */
+gyre_status gyre_born_reaches(gyre_round *round, const gyre_gradient *piece,
+                              uint64_t bytes, bool *reaches, gyre_error *error);
+/* A piece is about to be claimed: choose the tensor's side if it has none, and
+ * bring its residual there. */
+gyre_status gyre_born_settle(gyre_round *round, size_t tensor, bool wanted,
+                             bool *born, gyre_error *error);
+/* Claim and take a piece of a tensor whose side is BORN, from memory that the
+ * birthplace reaches or from the host.  After IO the round is lost. */
+gyre_status gyre_born_piece(gyre_round *round, size_t tensor, uint64_t first,
+                            uint64_t count, const gyre_gradient *gradient,
+                            gyre_error *error);
+/* Its last micro-batch has nothing for it: leaves of all its grains. */
+void gyre_born_absent(gyre_round *round, size_t tensor);
+/* gyre_feedback_run of one run; its next residual when it is skipped. */
+gyre_status gyre_born_compress(const gyre_round *round, uint64_t chunk,
+                               const gyre_run *run, gyre_feedback_job *job,
+                               gyre_error *error);
+gyre_status gyre_born_keep(const gyre_store *store, uint64_t chunk,
+                           const gyre_run *run, gyre_error *error);
 
 #endif

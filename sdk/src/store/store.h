@@ -63,6 +63,7 @@
 #include <stdatomic.h>
 
 typedef struct gyre_codec gyre_codec; /* registry/compressor.h */
+typedef struct gyre_birth gyre_birth; /* device/birth.h */
 
 enum {
     GYRE_PAGE = 4096, /* unit of everything on disk */
@@ -307,7 +308,14 @@ typedef struct gyre_residual_memory {
     uint8_t *unsaved; /* [train_chunks]: changed since the last commit */
     float *kappa;     /* [tensors]: clip late, of the tensor's last round; what
                          the next one takes is kappa e */
+    uint8_t *at;      /* [tensors]: where the version in force is, born.c */
 } gyre_residual_memory;
+
+enum {
+    GYRE_E_ZERO, /* here, and zeros */
+    GYRE_E_HERE, /* in e[which] */
+    GYRE_E_BORN  /* where gradients are born, same version */
+};
 
 struct gyre_store {
     gyre_context *context;
@@ -376,6 +384,10 @@ struct gyre_store {
      * and what the workers have written since.  No rollback takes it back; a
      * round's flash bytes are a difference of it. */
     _Atomic uint64_t flash;
+
+    gyre_birth *birth;  /* where gradients are born; NULL: not yet, or not */
+    bool birth_refused; /* they are compressed here, which the log was told */
+    pthread_mutex_t birth_lock; /* of both, and of residual.at in a round */
 
     gyre_link *link; /* NULL: the link is as it is */
     gyre_round *round;
@@ -603,6 +615,11 @@ void gyre_residual_saved(gyre_store *store);
  * `current` has them and verified, volatile ones become zero (told to the log
  * when there was something).  kappa is 1 then. */
 gyre_status gyre_residual_load(gyre_store *store, gyre_error *error);
+
+/* Of a run that is GYRE_E_BORN, the residual in force to the host (born.c). */
+gyre_status gyre_born_residual(gyre_store *store, uint64_t chunk,
+                               const gyre_run *run, float *out,
+                               gyre_error *error);
 
 /* ---- the compressor (compressor.c) ------------------------------------ */
 

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+include tests/unit/attention/exec.mk
+include tests/unit/attention/kernel.mk
+
 check_PROGRAMS += \
 	tests/unit/attention/test_adjoint \
 	tests/unit/attention/test_bytes \
 	tests/unit/attention/test_checks \
+	tests/unit/attention/test_many \
 	tests/unit/attention/test_mutants \
+	tests/unit/attention/test_plugin \
 	tests/unit/attention/test_proofs \
 	tests/unit/attention/test_prune
 
@@ -14,6 +19,8 @@ tests_unit_attention_test_bytes_SOURCES = \
 	tests/unit/attention/test_bytes.c $(attention_schedules)
 tests_unit_attention_test_checks_SOURCES = \
 	tests/unit/attention/test_checks.c $(attention_schedules)
+tests_unit_attention_test_plugin_SOURCES = \
+	tests/unit/attention/test_plugin.c $(attention_schedules)
 tests_unit_attention_test_proofs_SOURCES = \
 	tests/unit/attention/test_proofs.c $(attention_schedules)
 tests_unit_attention_test_mutants_SOURCES = \
@@ -25,3 +32,5 @@ tests_unit_attention_test_adjoint_SOURCES = \
 	tests/unit/plan/interpret.h $(attention_schedules)
 tests_unit_attention_test_prune_SOURCES = \
 	tests/unit/attention/test_prune.c $(attention_schedules)
+tests_unit_attention_test_many_SOURCES = \
+	tests/unit/attention/test_many.c $(attention_schedules)

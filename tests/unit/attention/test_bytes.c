@@ -68,7 +68,11 @@ static const row table[] = {
     {"burst", "ring", FORWARD, 1984, 496},
     {"burst hops=published", "ring", BACKWARD, 3039, 3039},
     {"burst", "ring", BACKWARD, 3007, 3007},
+    {"multi-ring team=2 travels=burst", "ring", FORWARD, 896, 224},
+    /* (R - 1) C (3 H u + 2 e), R = P / C^2 */
+    {"multi-ring team=2 travels=burst", "ring", BACKWARD, 1358, 1358},
     /* (P - 1)(2 H u + e), two ways */
+    {"tile a=32 travels=q", "ring", FORWARD, 1999.5, 1999.5},
     {"tokenring", "ring", FORWARD, 992, 992},
     {"tokenring", "reduce", FORWARD, 1007.5, 1007.5},
     {"tokenring", NULL, BACKWARD, 3007, 3007},
@@ -118,6 +122,112 @@ static void test_table(void **state)
     }
 }
 
+/* ---- what drop=dead leaves out
+ * ------------------------------------------------ */
+
+static gyre_plan *dropped(schedule_request *q, const char *words)
+{
+    gyre_error error = {0};
+    gyre_plan *plan = NULL;
+
+    schedule_set(context, q, words);
+    q->request.drop = GYRE_DROP_DEAD;
+    if (gyre_plan_make(context, &q->request, &plan, &error) != GYRE_OK)
+        fail_msg("%s: %s", words, error.text);
+    return plan;
+}
+
+static gyre_phase_bytes ring_bytes(const gyre_plan *plan, uint32_t rank)
+{
+    gyre_phase_bytes bytes[GYRE_PLAN_PHASES];
+    uint32_t count = 0;
+
+    assert_int_equal(gyre_plan_rank_bytes(plan, rank, bytes, &count, NULL),
+                     GYRE_OK);
+    assert_int_equal(count, 1);
+    return bytes[0];
+}
+
+/* The second half of a block is of no use beyond rank 0: a quarter less in all;
+ * a rank sends 992 to 1984 MiB, and rank 0 still receives everything. */
+static void test_half_drop(void **state)
+{
+    static const gyre_mask causal = {.size = sizeof(causal), .causal = 1};
+
+    (void)state;
+    for (uint32_t kv = 8; kv <= 32; kv += 24) {
+        int64_t mib = (int64_t)kv * 1048576 / 32, least = INT64_MAX, most = 0;
+        schedule_request q;
+
+        schedule_table(&q, kv);
+        q.request.mask = &causal;
+        gyre_plan *plan = dropped(&q, "ring direction=descending");
+
+        assert_int_equal(schedule_sent(plan, "ring"), 1488 * mib * 32);
+        for (uint32_t r = 0; r < 32; r++) {
+            int64_t sent = (int64_t)ring_bytes(plan, r).sent;
+
+            least = sent < least ? sent : least;
+            most = sent > most ? sent : most;
+        }
+        assert_int_equal(least, 992 * mib);
+        assert_int_equal(most, 1984 * mib);
+        assert_int_equal(ring_bytes(plan, 0).received, 1984 * mib);
+        gyre_plan_free(plan);
+    }
+}
+
+/* A window of one block leaves the hop to the neighbour: 1 of P - 1. */
+static void test_halo(void **state)
+{
+    const gyre_mask window = {
+        .size = sizeof(window), .causal = 1, .window = 16};
+    schedule_request q;
+
+    (void)state;
+    memset(&q, 0, sizeof(q));
+    q.request.ranks = 8;
+    q.request.heads = 2;
+    q.request.head_dim = 4;
+    q.request.tokens = 8 * 16;
+    q.request.layout = GYRE_LAYOUT_CONTIGUOUS;
+    q.request.mask = &window;
+    gyre_plan *plan = dropped(&q, "ring");
+
+    /* All but the last rank pass their own 16 rows of K and V on, once. */
+    assert_int_equal(schedule_sent(plan, "ring"), 7 * 16 * 2 * 2 * 4 * 4);
+    gyre_plan_free(plan);
+}
+
+/* Documents as long as a block: nothing is sent at all. */
+static void test_documents_apart(void **state)
+{
+    static const uint64_t bounds[] = {0, 16, 32, 48, 64};
+    static const gyre_documents packed = {bounds, 4, 0};
+    static const gyre_mask mask = {.size = sizeof(mask),
+                                   .causal = 1,
+                                   .document_count = 1,
+                                   .documents = &packed};
+
+    (void)state;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        schedule_request q;
+
+        memset(&q, 0, sizeof(q));
+        q.request.ranks = 4;
+        q.request.heads = 2;
+        q.request.head_dim = 4;
+        q.request.tokens = 64;
+        q.request.layout = GYRE_LAYOUT_CONTIGUOUS;
+        q.request.mask = &mask;
+        q.request.pass = pass;
+        gyre_plan *plan = dropped(&q, "double-ring window=2");
+
+        assert_int_equal(schedule_sent(plan, NULL), 0);
+        gyre_plan_free(plan);
+    }
+}
+
 /* ---- the law of tiles
  * -------------------------------------------------------- */
 
@@ -138,7 +248,8 @@ static uint64_t formula_sent(const gyre_plan_request *request, uint32_t rank)
 
 /* Forward 2 (a - 1) H u + 2 (c - 1) K u + (a - 1) e, backward
  * (a - 1)(3 H u + 2 e) + (c - 1) 4 K u. */
-static void hold_law(uint32_t ranks, uint32_t a, uint32_t kv)
+static void hold_law(uint32_t ranks, uint32_t a, uint32_t kv,
+                     const char *travels)
 {
     const uint64_t heads = 8, tokens = 4, dim = 32;
     uint64_t u = tokens * dim * 2, e = 4 * tokens * heads, c = ranks / a;
@@ -146,7 +257,7 @@ static void hold_law(uint32_t ranks, uint32_t a, uint32_t kv)
     char words[64];
 
     memset(&q, 0, sizeof(q));
-    snprintf(words, sizeof(words), "tile a=%u", a);
+    snprintf(words, sizeof(words), "tile a=%u travels=%s", a, travels);
     schedule_set(context, &q, words);
     q.request.ranks = ranks;
     q.request.heads = (uint32_t)heads;
@@ -168,8 +279,9 @@ static void test_law(void **state)
     for (uint32_t ranks = 1; ranks <= 256; ranks++)
         for (uint32_t a = 1; a <= ranks; a++)
             if (ranks % a == 0) {
-                hold_law(ranks, a, 8);
-                hold_law(ranks, a, 2);
+                hold_law(ranks, a, 8, "kv");
+                hold_law(ranks, a, 2, "kv");
+                hold_law(ranks, a, 2, "q");
             }
 }
 
@@ -261,6 +373,10 @@ static const char *const shapes[] = {
     "tile",
     "tile a=2 a_backward=3",
     "tile a=4 direction=descending",
+    "tile a=3 travels=q",
+    "tile a=4 travels=burst hops=published",
+    "multi-ring team=2 travels=q",
+    "multi-ring travels=burst",
     "ulysses",
     "ulysses keep=split",
     "allgather",
@@ -360,6 +476,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_half_drop),
+        cmocka_unit_test(test_halo),
+        cmocka_unit_test(test_documents_apart),
         cmocka_unit_test(test_law),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_uneven_heads),

@@ -18,14 +18,21 @@ tests_unit_device_test_update_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 check_PROGRAMS += \
 	tests/unit/device/test_compute \
 	tests/unit/device/test_cuda \
+	tests/unit/device/test_cuda_birth \
+	tests/unit/device/test_encode \
 	tests/unit/device/test_nvrtc \
 	tests/unit/device/test_opencl
 
 tests_unit_device_test_compute_SOURCES = tests/unit/device/matrix.h \
 	tests/unit/device/test_compute.c
 tests_unit_device_test_compute_LDADD = $(LDADD) -lm
+tests_unit_device_test_encode_SOURCES = tests/unit/born.h \
+	tests/unit/device/matrix.h tests/unit/device/test_encode.c
+tests_unit_device_test_encode_LDADD = $(LDADD) -lm
 tests_unit_device_test_cuda_SOURCES = tests/unit/device/fake/fake.h \
 	tests/unit/device/open_fake.h tests/unit/device/test_cuda.c
+tests_unit_device_test_cuda_birth_SOURCES = tests/unit/device/fake/fake.h \
+	tests/unit/device/open_fake.h tests/unit/device/test_cuda_birth.c
 tests_unit_device_test_opencl_SOURCES = tests/unit/device/fake/fake.h \
 	tests/unit/device/open_fake.h tests/unit/device/test_opencl.c
 tests_unit_device_test_nvrtc_SOURCES = tests/unit/device/matrix.h \
@@ -34,7 +41,8 @@ tests_unit_device_test_nvrtc_LDADD = $(LDADD) -lm
 
 # They compile programs at run time: minutes under valgrind, which a driver's
 # threads confuse as well.
-slow_tests += tests/unit/device/test_compute tests/unit/device/test_nvrtc
+slow_tests += tests/unit/device/test_compute tests/unit/device/test_encode \
+	tests/unit/device/test_nvrtc
 
 # Libraries under the names of drivers.
 if HAVE_OPENCL

@@ -163,6 +163,29 @@ static void test_bytes_go_there_and_come_back(void **state)
     assert_int_equal(cuda->live, 0);
 }
 
+/* What work-groups share has no other place than the launch to be asked for. */
+static void test_shared_memory_is_asked_for(void **state)
+{
+    bench *b = *state;
+    gyre_device *device = NULL;
+    gyre_update_job job = job_of(b, 0);
+
+    assert_int_equal(open_device(b, &device, NULL), GYRE_OK);
+    assert_int_equal(gyre_device_submit(device, 0, &job, NULL), GYRE_OK);
+    assert_int_equal(gyre_device_finish(device, 0, &job, NULL), GYRE_OK);
+    assert_int_equal(cuda->shared, 0);
+    gyre_device_close(device);
+    b->states[1] = GYRE_STATE_Q8; /* waits there until it is encoded */
+    b->vars[1] = (gyre_var){GYRE_STATE_Q8, GRAINS * 4096,
+                            gyre_state_stride(GYRE_STATE_Q8)};
+    assert_int_equal(open_device(b, &device, NULL), GYRE_OK);
+    cuda->kernel = NULL;
+    assert_int_equal(gyre_device_submit(device, 0, &job, NULL), GYRE_OK);
+    assert_int_equal(gyre_device_finish(device, 0, &job, NULL), GYRE_OK);
+    assert_true(cuda->shared >= 1024 * sizeof(float));
+    gyre_device_close(device);
+}
+
 /* Whichever call of the driver fails, nothing stays and the text names it. */
 static void test_every_call_fails_once(void **state)
 {
@@ -328,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_driver),
         WITH_BENCH(test_bytes_go_there_and_come_back),
+        WITH_BENCH(test_shared_memory_is_asked_for),
         WITH_BENCH(test_every_call_fails_once),
         WITH_BENCH(test_every_call_of_the_compiler_fails_once),
         WITH_BENCH(test_memory_runs_out),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every program of every optimizer, variant, state codec and compressor builds
+ * Every program of every optimizer, variant, state codec and compressor, and of
+ * every encoder, builds
  * with NVRTC for sm_80 and sm_90; no GPU is needed.  Skips where NVRTC is not
  * there, or the module was not built.
  */
@@ -78,6 +79,22 @@ static void test_every_optimizer_and_state(void **state)
     }
 }
 
+/* The program of a device on which gradients are born. */
+static void build_birth(const gyre_codec *codec, const char *target)
+{
+    char *source = NULL;
+    size_t shared;
+    gyre_error error;
+
+    if (gyre_codec_encoder_of(codec) == NULL)
+        return;
+    if (gyre_source_birth(context, "cuda", codec, &source, &shared, &error) !=
+            GYRE_OK ||
+        driver->compile(&services, source, target, &error) != GYRE_OK)
+        fail_msg("%s, %s: %s", gyre_codec_name(codec), target, error.text);
+    gyre_free_text(context, source);
+}
+
 /* With GYRE_SOAK every optimizer goes with every compressor; else each
  * compressor goes with two optimizers and each optimizer with some. */
 static void test_every_compressor(void **state)
@@ -93,6 +110,8 @@ static void test_every_compressor(void **state)
                               matrix_codecs[k].settings, matrix_codecs[k].count,
                               &codec, &error) != GYRE_OK)
             fail_msg("%s", error.text);
+        build_birth(codec, "sm_80");
+        build_birth(codec, "sm_90");
         for (int i = 0; i < MATRIX_OPTIMIZERS; i++) {
             gyre_opt *opt;
 

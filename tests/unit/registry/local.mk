@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/unit/registry/test_codecs \
 	tests/unit/registry/test_descriptors \
+	tests/unit/registry/test_encoders \
 	tests/unit/registry/test_loops \
 	tests/unit/registry/test_modules \
 	tests/unit/registry/test_parameters \
@@ -11,6 +12,7 @@ check_PROGRAMS += \
 EXTRA_DIST += tests/abi/plugin-1.0.h tests/unit/registry/modules.h
 
 tests_unit_registry_test_codecs_LDADD = $(LDADD) -lm
+tests_unit_registry_test_encoders_LDADD = $(LDADD) -lm
 tests_unit_registry_test_wire_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 
 # valgrind knows no control word, and a compiler under it takes minutes.

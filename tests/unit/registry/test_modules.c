@@ -276,7 +276,10 @@ static void test_search(void **state)
 #ifdef GYRE_BUILTIN_PLUGINS
     assert_string_equal(listed, "fp8:in quantize:in sign:in topk:in "
                                 "adagrad:in adam:in adamw:in hidden:some.so "
-                                "lion:in sgd:sgd.so ");
+                                "lion:in sgd:sgd.so "
+                                "2d:in allgather:in burst:in double-ring:in "
+                                "multi-ring:in ring:in tile:in tokenring:in "
+                                "ulysses:in ");
 #endif
 }
 

@@ -70,9 +70,14 @@ tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
 
-if HAVE_OPENCL
-check_PROGRAMS += tests/unit/store/test_born
+# Gradients born on a device.
+check_PROGRAMS += tests/unit/store/test_birth \
+	tests/unit/store/test_birth_lost tests/unit/store/test_born
+tests_unit_store_test_birth_lost_LDADD = $(store_LDADD)
+tests_unit_store_test_birth_SOURCES = tests/unit/born.h \
+	tests/unit/store/test_birth.c
+tests_unit_store_test_birth_LDADD = $(store_LDADD)
+tests_unit_store_test_born_SOURCES = tests/unit/born.h \
+	tests/unit/store/test_born.c
 tests_unit_store_test_born_LDADD = $(store_LDADD)
-tests_unit_store_test_born_CFLAGS = $(AM_CFLAGS) $(OPENCL_CFLAGS)
-slow_tests += tests/unit/store/test_born
-endif
+slow_tests += tests/unit/store/test_birth tests/unit/store/test_born

@@ -1,60 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients born in OpenCL buffers: the store that is given these ends where
- * the one does that is given host memory, and what the driver refuses changes
- * nothing.  Skips without an OpenCL device.
+ * Gradients born on a device, without a compressor: the store that is given
+ * these ends where the one does that is given host memory, what the driver
+ * refuses changes nothing, and the ledger tells what was copied.  Skips without
+ * a device.
  */
 #include "config.h"
 
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-
+#include "../born.h"
 #include "fixture.h"
 
-#include <dlfcn.h>
-
 enum { BEFORE = 16, STRIDE = 3 };
-
-static struct {
-    __typeof__(&clGetPlatformIDs) platforms;
-    __typeof__(&clGetDeviceIDs) devices;
-    __typeof__(&clCreateContext) create_context;
-    __typeof__(&clReleaseContext) release_context;
-    __typeof__(&clCreateBuffer) create_buffer;
-    __typeof__(&clReleaseMemObject) release_buffer;
-} cl;
-
-static cl_context context;
-
-static void find(void *library, const char *name, void *out)
-{
-    void *at = dlsym(library, name);
-
-    memcpy(out, &at, sizeof(at));
-}
-
-/* NULL, or what is missing. */
-static const char *open_context(void)
-{
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    cl_platform_id platform;
-    cl_device_id id;
-    cl_int code;
-
-    if (library == NULL)
-        return "no libOpenCL.so.1";
-    find(library, "clGetPlatformIDs", &cl.platforms);
-    find(library, "clGetDeviceIDs", &cl.devices);
-    find(library, "clCreateContext", &cl.create_context);
-    find(library, "clReleaseContext", &cl.release_context);
-    find(library, "clCreateBuffer", &cl.create_buffer);
-    find(library, "clReleaseMemObject", &cl.release_buffer);
-    if (cl.platforms(1, &platform, NULL) != CL_SUCCESS ||
-        cl.devices(platform, CL_DEVICE_TYPE_ALL, 1, &id, NULL) != CL_SUCCESS)
-        return "no OpenCL device";
-    context = cl.create_context(NULL, 1, &id, NULL, NULL, &code);
-    return code == CL_SUCCESS ? NULL : "no OpenCL context";
-}
 
 /* A tensor's gradient as f32, every third element, from byte 16 on. */
 static gyre_status give_born(fixture *f, gyre_round *round, const model *m,
@@ -64,29 +20,26 @@ static gyre_status give_born(fixture *f, gyre_round *round, const model *m,
     size_t bytes = BEFORE + ((n - 1) * STRIDE + 1) * sizeof(float) - short_by;
     float *plain = calloc(n, sizeof(float));
     float *spread = calloc(1, bytes + short_by);
-    gyre_gradient g = {.kind = GYRE_OPENCL_MEMORY,
+    gyre_gradient g = {.kind = born.kind,
                        .dtype = GYRE_F32,
                        .stride = STRIDE,
                        .offset = BEFORE};
-    cl_int code;
-    cl_mem buffer;
+    void *buffer;
     gyre_status status;
 
     gradient_fill(seed, tensor, 0, n, plain);
     for (size_t i = 0; i < n; i++)
         spread[BEFORE / sizeof(float) + i * STRIDE] = plain[i];
-    buffer = cl.create_buffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                              bytes, spread, &code);
-    assert_int_equal(code, CL_SUCCESS);
+    buffer = born_make(0, bytes, spread);
     g.data = buffer;
     status = gyre_round_gradient(round, tensor, 0, n, &g, &f->error);
-    cl.release_buffer(buffer);
+    born_drop(buffer);
     free(spread);
     free(plain);
     return status;
 }
 
-static void one_round(fixture *f, const model *m, uint64_t seed, bool born)
+static void one_round(fixture *f, const model *m, uint64_t seed, bool away)
 {
     gyre_round_report report = {.size = sizeof(report)};
     gyre_round *round = fixture_open_round(f, NULL);
@@ -94,7 +47,7 @@ static void one_round(fixture *f, const model *m, uint64_t seed, bool born)
     for (size_t i = 0; i < m->count; i++) {
         if ((m->tensors[i].flags & GYRE_TENSOR_FROZEN) || m->elements[i] == 0)
             continue;
-        if (!born) {
+        if (!away) {
             give_tensor(f, round, m, i, seed);
             continue;
         }
@@ -109,7 +62,7 @@ static void one_round(fixture *f, const model *m, uint64_t seed, bool born)
     assert_int_equal(report.skipped, 0);
 }
 
-static snapshot run(const model *m, bool born)
+static snapshot run(const model *m, bool away)
 {
     snapshot end;
     fixture f;
@@ -117,7 +70,7 @@ static snapshot run(const model *m, bool born)
     fixture_begin(&f);
     fixture_create(&f, m, NULL, NULL);
     for (uint64_t r = 1; r <= 2; r++)
-        one_round(&f, m, r, born);
+        one_round(&f, m, r, away);
     end = snapshot_of(&f, m);
     fixture_end(&f);
     return end;
@@ -141,7 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_end),
     };
-    const char *missing = open_context();
+    const char *missing = born_open();
     int failed;
 
     if (missing != NULL) {
@@ -150,6 +103,6 @@ int main(void)
     }
     failed = cmocka_run_group_tests_name("store: born on a device", tests, NULL,
                                          NULL);
-    cl.release_context(context);
+    born_close();
     return failed;
 }

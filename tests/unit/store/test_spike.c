@@ -24,6 +24,7 @@ static const double clip = 1.0, rate = 0.5, ratio = 0.01;
 typedef struct world {
     fixture f;
     model m;
+    bool global; /* topk's scope in create */
 } world;
 
 static int setup(void **state)
@@ -52,15 +53,15 @@ static void create(world *w, const char *compressor, double share,
 {
     gyre_store_spec spec = spec_of(&w->m);
     gyre_setting settings[] = {{"lr", lr}, {"weight_decay", 0}};
-    gyre_setting part = {"ratio", share};
+    gyre_setting part[] = {{"ratio", share}, {"scope", 1}};
 
     spec.optimizer = "sgd";
     spec.settings = settings;
     spec.setting_count = 2;
     spec.chunk_elements = 1024;
     spec.compressor = compressor;
-    spec.compressor_settings = &part;
-    spec.compressor_setting_count = share > 0;
+    spec.compressor_settings = part;
+    spec.compressor_setting_count = share > 0 ? 1 + w->global : 0;
     spec.residual = residual;
     spec.spill = 1;
     fixture_devices(&w->f, &spec, 2);
@@ -384,18 +385,22 @@ static void test_an_overflow_is_told(void **state)
     float g[ELEMENTS], before[ELEMENTS], after[ELEMENTS];
     snapshot was, is;
 
-    create(w, "topk", ratio, GYRE_RESIDUAL_COMMITTED, 0);
     for (size_t i = 0; i < ELEMENTS; i++)
         g[i] = 3e38f;
-    (void)round_of(w, g, NULL);
-    residual_of(w, before);
-    was = snapshot_of(f, &w->m);
-    for (int early = 0; early < 2; early++) {
+    for (int how = 0; how < 3; how++) { /* as it is, early, global */
         gyre_round_options options = round_options();
         gyre_round_report report = {.size = sizeof(report)};
         gyre_round *round;
+        char name[8];
 
-        options.early = early;
+        snprintf(name, sizeof(name), "o%d", how);
+        another(w, name);
+        w->global = how == 2;
+        create(w, "topk", ratio, GYRE_RESIDUAL_COMMITTED, 0);
+        (void)round_of(w, g, NULL);
+        residual_of(w, before);
+        was = snapshot_of(f, &w->m);
+        options.early = how == 1;
         round = fixture_open_round(f, &options);
         good(f, give(f, round, 0, 0, ELEMENTS, g));
         expect(f, gyre_round_finish(round, NULL, 0, &report, &f->error),

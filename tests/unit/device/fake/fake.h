@@ -24,8 +24,12 @@ typedef struct fake_cuda {
     int abandoned; /* objects that went with their context */
     int depth;     /* contexts pushed */
     int launches;
-    int wrong; /* calls out of context, on dead objects, beyond a block */
+    int wrong;       /* calls out of context, on dead objects, beyond a block */
+    unsigned shared; /* bytes of the last launch's work-groups */
     void (*kernel)(void *state, const void *input, unsigned grains);
+    /* Kernels beside gradients: name, work-groups, six blocks, words. */
+    void (*birth)(const char *name, unsigned groups, void *const *blocks,
+                  const unsigned *words);
 } fake_cuda_state;
 
 typedef struct fake_nvrtc {

@@ -74,9 +74,13 @@ static void give(void *at)
 
 static void holds(const void *at, size_t bytes)
 {
-    const block *b = (const block *)at - 1;
+    for (const block *b = objects; b != NULL; b = b->next) {
+        uintptr_t from = (uintptr_t)at - (uintptr_t)(b + 1);
 
-    fake_cuda.wrong += b->magic != ALIVE || bytes > b->bytes;
+        if (from <= b->bytes && bytes <= b->bytes - from)
+            return;
+    }
+    fake_cuda.wrong++;
 }
 
 /* ---- driver and device ----------------------------------------------- */
@@ -179,6 +183,11 @@ CUresult cuCtxPopCurrent(CUcontext *context)
 
 /* ---- program --------------------------------------------------------- */
 
+/* A function is one of these names. */
+static const char *const kernels[] = {"gyre_update", "gyre_take", "gyre_leaf",
+                                      "gyre_encode"};
+enum { KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
+
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     IN_CONTEXT;
@@ -200,9 +209,34 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 {
     TRY;
     holds(module, 1);
-    fake_cuda.wrong += strcmp(name, "gyre_update") != 0;
-    *function = (CUfunction)(void *)module;
-    return CUDA_SUCCESS;
+    for (size_t i = 0; i < KERNELS; i++)
+        if (strcmp(name, kernels[i]) == 0) {
+            *function = (CUfunction)(void *)&kernels[i];
+            return CUDA_SUCCESS;
+        }
+    fake_cuda.wrong++;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+/* Six pointers and twelve words. */
+static void launch_birth(const char *name, unsigned groups, void **arguments)
+{
+    enum { POINTERS = 6, WORDS = 12 };
+    void *blocks[POINTERS];
+    unsigned words[WORDS];
+
+    for (int i = 0; i < POINTERS; i++) {
+        CUdeviceptr at;
+
+        memcpy(&at, arguments[i], sizeof(at));
+        blocks[i] = (void *)(uintptr_t)at;
+        if (i < POINTERS - 1 && at != 0)
+            holds(blocks[i], 1);
+    }
+    for (int i = 0; i < WORDS; i++)
+        memcpy(&words[i], arguments[POINTERS + i], sizeof(words[i]));
+    if (fake_cuda.birth != NULL)
+        fake_cuda.birth(name, groups, blocks, words);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy,
@@ -215,16 +249,21 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy,
 
     IN_CONTEXT;
     TRY;
-    holds(function, 1);
     holds(stream, 1);
+    fake_cuda.wrong +=
+        gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1 || extra != NULL;
+    fake_cuda.launches++;
+    fake_cuda.shared = shared;
+    if ((const char *const *)(void *)function != &kernels[0]) {
+        launch_birth(*(const char *const *)(void *)function, gx, arguments);
+        return CUDA_SUCCESS;
+    }
     memcpy(&state, arguments[0], sizeof(state));
     memcpy(&input, arguments[1], sizeof(input));
     memcpy(&grains, arguments[2], sizeof(grains));
     holds((void *)(uintptr_t)state, 1);
     holds((void *)(uintptr_t)input, 1);
-    fake_cuda.wrong += gx != grains || gy != 1 || gz != 1 || bx != 256 ||
-                       by != 1 || bz != 1 || shared != 0 || extra != NULL;
-    fake_cuda.launches++;
+    fake_cuda.wrong += gx != grains;
     if (fake_cuda.kernel != NULL)
         fake_cuda.kernel((void *)(uintptr_t)state,
                          (const void *)(uintptr_t)input, grains);
@@ -322,6 +361,49 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
     holds(stream, 1);
     holds((void *)(uintptr_t)from, bytes);
     memcpy(to, (void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+/* As the first of a block is; beyond blocks nothing is known. */
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute what,
+                               CUdeviceptr at)
+{
+    IN_CONTEXT;
+    TRY;
+    for (const block *b = objects; b != NULL; b = b->next) {
+        CUdeviceptr first = (CUdeviceptr)(uintptr_t)(b + 1);
+
+        if (at < first || at - first > b->bytes)
+            continue;
+        if (what == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            memset(data, 0, sizeof(int));
+        else if (what == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+            memcpy(data, &first, sizeof(first));
+        else
+            memcpy(data, &b->bytes, sizeof(b->bytes));
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                           CUstream stream)
+{
+    IN_CONTEXT;
+    TRY;
+    holds(stream, 1);
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t count,
+                          CUstream stream)
+{
+    IN_CONTEXT;
+    TRY;
+    holds(stream, 1);
+    for (size_t i = 0; i < count; i++)
+        memcpy((char *)(uintptr_t)at + 4 * i, &value, 4);
     return CUDA_SUCCESS;
 }
 

@@ -41,7 +41,9 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
     (void)texts;
     (void)names;
     TRY;
-    fake_nvrtc.wrong += headers != 0 || strstr(source, "gyre_update") == NULL;
+    fake_nvrtc.wrong +=
+        headers != 0 || (strstr(source, "gyre_update") == NULL &&
+                         strstr(source, "gyre_encode") == NULL);
     fake_nvrtc.live++;
     *program = (nvrtcProgram)(void *)&fake_nvrtc;
     return NVRTC_SUCCESS;

@@ -314,6 +314,39 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_bool wait,
     return code;
 }
 
+cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
+                           size_t at, size_t there, size_t bytes, cl_uint count,
+                           const cl_event *list, cl_event *event)
+{
+    (void)queue;
+    (void)from;
+    (void)to;
+    (void)at;
+    (void)there;
+    (void)bytes;
+    (void)count;
+    (void)list;
+    (void)event;
+    MAYBE;
+}
+
+cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem memory,
+                           const void *pattern, size_t size, size_t at,
+                           size_t bytes, cl_uint count, const cl_event *list,
+                           cl_event *event)
+{
+    (void)queue;
+    (void)memory;
+    (void)pattern;
+    (void)size;
+    (void)at;
+    (void)bytes;
+    (void)count;
+    (void)list;
+    (void)event;
+    MAYBE;
+}
+
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel,
                               cl_uint dimensions, const size_t *offset,
                               const size_t *global, const size_t *local,

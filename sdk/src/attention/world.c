@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of the transport: worlds for attention. */
+#include "attention/face.h"
+
+#include <string.h>
+
+static const char *const standard[] = {"ring", "inner",  "outer",
+                                       "a2a",  "gather", "reduce"};
+enum { STANDARD = sizeof(standard) / sizeof(*standard) };
+
+gyre_status gyre_world_open(gyre_context *context,
+                            const gyre_world_request *request, gyre_world **out,
+                            gyre_error *error)
+{
+    const char *phases[GYRE_TRANSPORT_MAX_PHASES];
+    gyre_world_request r = {0};
+    if (request == NULL || request->size == 0)
+        return gyre_fail(error, GYRE_INVALID,
+                         "world request: size is 0; set it to "
+                         "sizeof(gyre_world_request)");
+    memcpy(&r, request, request->size < sizeof(r) ? request->size : sizeof(r));
+    if (r.phase_count > GYRE_TRANSPORT_MAX_PHASES - STANDARD)
+        return gyre_fail(error, GYRE_RANGE,
+                         "world request: %u phases, at most %u beside the six",
+                         r.phase_count,
+                         (unsigned)(GYRE_TRANSPORT_MAX_PHASES - STANDARD));
+    uint32_t count = STANDARD;
+    memcpy(phases, standard, sizeof(standard));
+    for (uint32_t i = 0; i < r.phase_count; i++) {
+        uint32_t at = 0;
+        while (at < count && strcmp(phases[at], r.phases[i]) != 0)
+            at++;
+        phases[at] = r.phases[i];
+        count += at == count;
+    }
+    gyre_world_options options = {.backend = r.backend,
+                                  .ranks = r.ranks,
+                                  .lanes = GYRE_PLAN_LANES,
+                                  .phases = phases,
+                                  .phase_count = count,
+                                  .buffered = r.buffered != 0,
+                                  .timeout = r.timeout,
+                                  .delay = r.delay,
+                                  .delay_seed = r.delay_seed};
+    return gyre_transport_create(context, &options, out, error);
+}
+
+void gyre_world_close(gyre_world *world)
+{
+    gyre_transport_destroy(world);
+}
+
+uint32_t gyre_world_size(const gyre_world *world, uint32_t *first,
+                         uint32_t *count)
+{
+    uint32_t a, n;
+    gyre_transport_local(world, &a, &n);
+    if (first != NULL)
+        *first = a;
+    if (count != NULL)
+        *count = n;
+    return gyre_transport_ranks(world);
+}

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# The executor and its public face.
+check_PROGRAMS += \
+	tests/unit/attention/test_exact \
+	tests/unit/attention/test_face \
+	tests/unit/attention/test_fail \
+	tests/unit/attention/test_hand \
+	tests/unit/attention/test_run \
+	tests/unit/attention/test_shapes
+
+attention_trial = tests/unit/attention/schedules.c \
+	tests/unit/attention/schedules.h \
+	tests/unit/attention/trial.c \
+	tests/unit/attention/trial.h
+tests_unit_attention_test_hand_SOURCES = tests/unit/attention/test_hand.c \
+	$(plan_hand)
+tests_unit_attention_test_run_SOURCES = tests/unit/attention/test_run.c \
+	$(attention_trial)
+tests_unit_attention_test_shapes_SOURCES = \
+	tests/unit/attention/test_shapes.c $(attention_trial)
+tests_unit_attention_test_exact_SOURCES = \
+	tests/unit/attention/test_exact.c $(attention_trial)
+tests_unit_attention_test_face_SOURCES = tests/unit/attention/test_face.c \
+	$(attention_trial)
+tests_unit_attention_test_face_LDADD = $(LDADD) -lm
+tests_unit_attention_test_fail_SOURCES = tests/unit/attention/test_fail.c \
+	$(attention_trial) $(plan_hand)
