@@ -16,6 +16,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Not inlined by force: each of these would hold all of them. */
+#define FORM_ __attribute__((unused)) static
+
 enum { FORM_HEADS, FORM_Q, FORM_KV, FORM_OUTER, FORM_INNER, FORM_DIGITS };
 
 typedef struct form {
@@ -35,8 +38,8 @@ typedef struct form {
  */
 
 /* Tokens of the block at outer + t, inner + s and, on the team's digit, + m. */
-GY_INLINE_ uint64_t form_block(const form *f, uint32_t side, int64_t t,
-                               int64_t s, int64_t q, int64_t kv)
+FORM_ uint64_t form_block(const form *f, uint32_t side, int64_t t, int64_t s,
+                          int64_t q, int64_t kv)
 {
     const int64_t moved[FORM_DIGITS] = {0, q, kv, t, s};
     uint64_t tokens = 0, rank = 0;
@@ -55,8 +58,7 @@ GY_INLINE_ uint64_t form_block(const form *f, uint32_t side, int64_t t,
     return tokens;
 }
 
-GY_INLINE_ uint64_t form_team(const form *f, uint32_t side, int64_t t,
-                              int64_t s)
+FORM_ uint64_t form_team(const form *f, uint32_t side, int64_t t, int64_t s)
 {
     uint64_t tokens = 0;
 
@@ -67,14 +69,14 @@ GY_INLINE_ uint64_t form_team(const form *f, uint32_t side, int64_t t,
 }
 
 /* What the ring holds at window t and step s. */
-GY_INLINE_ uint64_t form_held(const form *f, int64_t t, int64_t s)
+FORM_ uint64_t form_held(const form *f, int64_t t, int64_t s)
 {
     int64_t d = f->radix->flags & GYRE_RADIX_DESCENDING ? -1 : 1;
 
     return form_team(f, f->side, -t * d, -s * d);
 }
 
-GY_INLINE_ void form_heads(const form *f, int64_t digit, uint32_t heads[2])
+FORM_ void form_heads(const form *f, int64_t digit, uint32_t heads[2])
 {
     int64_t count = f->digit[FORM_HEADS].count;
     uint64_t n = f->p->heads, u = (uint64_t)((digit + count) % count);
@@ -84,19 +86,19 @@ GY_INLINE_ void form_heads(const form *f, int64_t digit, uint32_t heads[2])
 }
 
 /* Bytes of one token. */
-GY_INLINE_ uint64_t form_q(const form *f, const uint32_t heads[2])
+FORM_ uint64_t form_q(const form *f, const uint32_t heads[2])
 {
     return (uint64_t)f->p->batch * (heads[1] - heads[0]) * f->p->head_dim;
 }
-GY_INLINE_ uint64_t form_o(const form *f, const uint32_t heads[2])
+FORM_ uint64_t form_o(const form *f, const uint32_t heads[2])
 {
     return (uint64_t)f->p->batch * (heads[1] - heads[0]) * f->p->v_head_dim;
 }
-GY_INLINE_ uint64_t form_stat(const form *f, const uint32_t heads[2])
+FORM_ uint64_t form_stat(const form *f, const uint32_t heads[2])
 {
     return (uint64_t)f->p->batch * (heads[1] - heads[0]) * f->p->stat_bytes;
 }
-GY_INLINE_ uint64_t form_kv(const form *f, const uint32_t heads[2])
+FORM_ uint64_t form_kv(const form *f, const uint32_t heads[2])
 {
     uint32_t shared = f->p->heads / f->p->kv_heads;
     uint32_t first = heads[0] / shared;
@@ -107,8 +109,7 @@ GY_INLINE_ uint64_t form_kv(const form *f, const uint32_t heads[2])
 }
 
 /* Of what is read on a side, and of its sum with `bytes` an element. */
-GY_INLINE_ uint64_t form_read(const form *f, uint32_t side,
-                              const uint32_t heads[2])
+FORM_ uint64_t form_read(const form *f, uint32_t side, const uint32_t heads[2])
 {
     uint64_t size = f->p->dtype_bytes;
 
@@ -119,8 +120,8 @@ GY_INLINE_ uint64_t form_read(const form *f, uint32_t side,
     return (form_q(f, heads) + form_o(f, heads)) * size +
            2 * form_stat(f, heads);
 }
-GY_INLINE_ uint64_t form_sum(const form *f, uint32_t side,
-                             const uint32_t heads[2], uint64_t bytes)
+FORM_ uint64_t form_sum(const form *f, uint32_t side, const uint32_t heads[2],
+                        uint64_t bytes)
 {
     if (side == GYRE_SIDE_KV)
         return form_kv(f, heads) * bytes;
@@ -129,7 +130,7 @@ GY_INLINE_ uint64_t form_sum(const form *f, uint32_t side,
     return form_o(f, heads) * bytes + form_stat(f, heads);
 }
 
-GY_INLINE_ uint64_t form_most(uint64_t a, uint64_t b)
+FORM_ uint64_t form_most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -137,8 +138,8 @@ GY_INLINE_ uint64_t form_most(uint64_t a, uint64_t b)
 /* ---- a rank -----------------------------------------------------------------
  */
 
-GY_INLINE_ form form_of(const gyre_problem *p, const gyre_radix *radix,
-                        uint32_t pass, uint32_t rank)
+FORM_ form form_of(const gyre_problem *p, const gyre_radix *radix,
+                   uint32_t pass, uint32_t rank)
 {
     form f = {.p = p,
               .radix = radix,
@@ -162,8 +163,8 @@ GY_INLINE_ form form_of(const gyre_problem *p, const gyre_radix *radix,
 }
 
 /* Ranks that differ in the digit of heads alone share a place, by rank. */
-GY_INLINE_ void form_grid(const gyre_problem *p, const gyre_radix *radix,
-                          uint32_t rank, gyre_grid *out)
+FORM_ void form_grid(const gyre_problem *p, const gyre_radix *radix,
+                     uint32_t rank, gyre_grid *out)
 {
     uint32_t u = radix->heads.count, stride = u > 1 ? radix->heads.stride : 1;
 
@@ -174,7 +175,7 @@ GY_INLINE_ void form_grid(const gyre_problem *p, const gyre_radix *radix,
 }
 
 /* Has the moving side a sum in this pass? */
-GY_INLINE_ int form_travels(const form *f)
+FORM_ int form_travels(const form *f)
 {
     return f->backward || f->side == GYRE_SIDE_Q;
 }
@@ -186,7 +187,7 @@ typedef struct form_flow {
     uint64_t sent, received;
 } form_flow;
 
-GY_INLINE_ form_flow form_split_bytes(const form *f)
+FORM_ form_flow form_split_bytes(const form *f)
 {
     form_flow flow = {0, 0};
     int64_t count = f->digit[FORM_HEADS].count;
@@ -234,7 +235,7 @@ GY_INLINE_ form_flow form_split_bytes(const form *f)
 }
 
 /* What is read is gathered, the sum is scattered; KV's has no sum forward. */
-GY_INLINE_ form_flow form_gather_bytes(const form *f, uint32_t side)
+FORM_ form_flow form_gather_bytes(const form *f, uint32_t side)
 {
     uint64_t row = form_read(f, side, f->heads);
     form_flow flow = {row * f->block[side] *
@@ -243,7 +244,7 @@ GY_INLINE_ form_flow form_gather_bytes(const form *f, uint32_t side)
 
     return flow;
 }
-GY_INLINE_ form_flow form_reduce_bytes(const form *f, uint32_t side)
+FORM_ form_flow form_reduce_bytes(const form *f, uint32_t side)
 {
     uint64_t row = form_sum(f, side, f->heads, f->p->wire_bytes);
     form_flow flow = {row * (f->team[side] - f->block[side]),
@@ -256,7 +257,7 @@ GY_INLINE_ form_flow form_reduce_bytes(const form *f, uint32_t side)
 }
 
 /* Of all tokens that pass by: sum over one digit or both. */
-GY_INLINE_ uint64_t form_window(const form *f, int64_t t)
+FORM_ uint64_t form_window(const form *f, int64_t t)
 {
     uint64_t tokens = 0;
 
@@ -266,8 +267,8 @@ GY_INLINE_ uint64_t form_window(const form *f, int64_t t)
 }
 
 /* Rings: inner, outer, and sums that go straight home. */
-GY_INLINE_ void form_ring_bytes(const form *f, form_flow *inner,
-                                form_flow *outer, form_flow *straight)
+FORM_ void form_ring_bytes(const form *f, form_flow *inner, form_flow *outer,
+                           form_flow *straight)
 {
     int64_t n = f->digit[FORM_OUTER].count, w = f->digit[FORM_INNER].count;
     uint64_t row = form_read(f, f->side, f->heads);
@@ -303,8 +304,8 @@ GY_INLINE_ void form_ring_bytes(const form *f, form_flow *inner,
     }
 }
 
-GY_INLINE_ void form_put(gyre_phase_bytes *out, uint32_t *count,
-                         const char *phase, form_flow one, form_flow two)
+FORM_ void form_put(gyre_phase_bytes *out, uint32_t *count, const char *phase,
+                    form_flow one, form_flow two)
 {
     gyre_phase_bytes bytes = {phase, one.sent + two.sent,
                               one.received + two.received};
@@ -313,9 +314,8 @@ GY_INLINE_ void form_put(gyre_phase_bytes *out, uint32_t *count,
         out[(*count)++] = bytes;
 }
 
-GY_INLINE_ uint32_t form_bytes(const gyre_problem *p, const gyre_radix *radix,
-                               uint32_t pass, uint32_t rank,
-                               gyre_phase_bytes *out)
+FORM_ uint32_t form_bytes(const gyre_problem *p, const gyre_radix *radix,
+                          uint32_t pass, uint32_t rank, gyre_phase_bytes *out)
 {
     form f = form_of(p, radix, pass, rank);
     form_flow inner, outer, straight, none = {0, 0};
@@ -343,7 +343,7 @@ GY_INLINE_ uint32_t form_bytes(const gyre_problem *p, const gyre_radix *radix,
  * --------------------------------------------------------------------- */
 
 /* Slots at home and by heads. */
-GY_INLINE_ uint64_t form_home_memory(const form *f)
+FORM_ uint64_t form_home_memory(const form *f)
 {
     const uint32_t all[2] = {0, f->p->heads};
     int64_t count = f->digit[FORM_HEADS].count;
@@ -385,7 +385,7 @@ GY_INLINE_ uint64_t form_home_memory(const form *f)
 }
 
 /* Heads of stride i. */
-GY_INLINE_ void form_stride(const form *f, uint64_t i, uint32_t heads[2])
+FORM_ void form_stride(const form *f, uint64_t i, uint32_t heads[2])
 {
     uint64_t kv = f->p->kv_heads, count = f->radix->strides;
     uint32_t shared = f->p->heads / f->p->kv_heads;
@@ -399,7 +399,7 @@ GY_INLINE_ void form_stride(const form *f, uint64_t i, uint32_t heads[2])
 }
 
 /* Gathered rows, the sums of the team, and the bufs that reduce them. */
-GY_INLINE_ uint64_t form_team_memory(const form *f, uint32_t side)
+FORM_ uint64_t form_team_memory(const form *f, uint32_t side)
 {
     uint64_t peers = f->digit[FORM_Q + side].count - 1;
     uint64_t most[2] = {0, 0}, sums[2] = {0, 0}, send = 0, receive = 0;
@@ -432,7 +432,7 @@ GY_INLINE_ uint64_t form_team_memory(const form *f, uint32_t side)
 }
 
 /* Two bufs in turn for what moves, each as large as its largest block. */
-GY_INLINE_ uint64_t form_move_memory(const form *f)
+FORM_ uint64_t form_move_memory(const form *f)
 {
     int64_t n = f->digit[FORM_OUTER].count, w = f->digit[FORM_INNER].count;
     uint64_t window[2] = {0, 0}, step[2] = {0, 0};
@@ -455,22 +455,20 @@ typedef struct form_sums {
     uint64_t turn;
 } form_sums;
 
-GY_INLINE_ void form_partial(const form *f, form_sums *m, uint64_t tokens)
+FORM_ void form_partial(const form *f, form_sums *m, uint64_t tokens)
 {
     uint64_t *buf = &m->partial[f->cast ? 0 : m->turn++ % 2];
 
     *buf = form_most(*buf, tokens);
 }
 
-GY_INLINE_ void form_hop(form_sums *m, int outer, uint64_t sent,
-                         uint64_t received)
+FORM_ void form_hop(form_sums *m, int outer, uint64_t sent, uint64_t received)
 {
     m->send[outer] = form_most(m->send[outer], sent);
     m->receive[outer] = form_most(m->receive[outer], received);
 }
 
-GY_INLINE_ void form_home_sums(const form *f, form_sums *m, int64_t t,
-                               int64_t s)
+FORM_ void form_home_sums(const form *f, form_sums *m, int64_t t, int64_t s)
 {
     uint64_t tokens = form_held(f, t, s);
 
@@ -483,8 +481,8 @@ GY_INLINE_ void form_home_sums(const form *f, form_sums *m, int64_t t,
     }
 }
 
-GY_INLINE_ void form_published_sums(const form *f, form_sums *m, int64_t t,
-                                    int64_t s)
+FORM_ void form_published_sums(const form *f, form_sums *m, int64_t t,
+                               int64_t s)
 {
     int64_t n = f->digit[FORM_OUTER].count, w = f->digit[FORM_INNER].count;
     uint64_t tokens = form_held(f, t, s);
@@ -497,7 +495,7 @@ GY_INLINE_ void form_published_sums(const form *f, form_sums *m, int64_t t,
         form_hop(m, 1, w > 1 ? 0 : tokens, form_held(f, t + 1, 0));
 }
 
-GY_INLINE_ uint64_t form_sum_memory(const form *f)
+FORM_ uint64_t form_sum_memory(const form *f)
 {
     int64_t n = f->digit[FORM_OUTER].count, w = f->digit[FORM_INNER].count;
     uint64_t wide = form_sum(f, f->side, f->heads, f->p->sum_bytes);
@@ -524,8 +522,8 @@ GY_INLINE_ uint64_t form_sum_memory(const form *f)
            narrow * (m.send[0] + m.send[1] + m.receive[0] + m.receive[1]);
 }
 
-GY_INLINE_ uint64_t form_memory(const gyre_problem *p, const gyre_radix *radix,
-                                uint32_t pass, uint32_t rank)
+FORM_ uint64_t form_memory(const gyre_problem *p, const gyre_radix *radix,
+                           uint32_t pass, uint32_t rank)
 {
     form f = form_of(p, radix, pass, rank);
 
@@ -620,7 +618,7 @@ form_divisors(uint32_t n, uint32_t most, int power, char list[160])
 }
 
 /* The largest divisor of n up to `most`. */
-GY_INLINE_ uint32_t form_divisor(uint32_t n, uint32_t most)
+FORM_ uint32_t form_divisor(uint32_t n, uint32_t most)
 {
     while (most > 1 && n % most != 0)
         most--;
@@ -628,12 +626,12 @@ GY_INLINE_ uint32_t form_divisor(uint32_t n, uint32_t most)
 }
 
 /* "kv|q|burst" of what rings pass on. */
-GY_INLINE_ int form_moves_q(uint32_t travels, uint32_t pass)
+FORM_ int form_moves_q(uint32_t travels, uint32_t pass)
 {
     return travels == 1 || (travels == 2 && pass == GYRE_PASS_BACKWARD);
 }
 
-GY_INLINE_ gyre_radix_digit form_digit(uint32_t count, uint32_t stride)
+FORM_ gyre_radix_digit form_digit(uint32_t count, uint32_t stride)
 {
     gyre_radix_digit digit = {count, count > 1 ? stride : 1};
 
@@ -641,7 +639,7 @@ GY_INLINE_ gyre_radix_digit form_digit(uint32_t count, uint32_t stride)
 }
 
 /* One ring of all ranks; the others change what differs. */
-GY_INLINE_ gyre_radix form_one_ring(const gyre_problem *p)
+FORM_ gyre_radix form_one_ring(const gyre_problem *p)
 {
     gyre_radix_digit none = {1, 1};
     gyre_radix radix = {sizeof(radix), none,          none, none,

@@ -37,7 +37,8 @@ static shape shape_of(const gy_values *v, const gyre_problem *p)
 
     if (s.heads == 0 && s.context > 0 && p->ranks % s.context == 0)
         s.heads = p->ranks / s.context;
-    for (uint32_t u = 1; v->heads == 0 && s.context == 0 && u <= p->ranks; u++)
+    for (uint32_t u = 1; v->heads == 0 && s.context == 0 && u <= p->kv_heads;
+         u++)
         if (p->ranks % u == 0 && p->kv_heads % u == 0)
             s.heads = u;
     if (s.context == 0 && s.heads > 0)

@@ -50,9 +50,14 @@ static uint32_t lightest(const gyre_problem *p, uint32_t pass)
 {
     uint32_t best = 1;
 
-    for (uint32_t a = 2; a <= p->ranks; a++)
-        if (p->ranks % a == 0 && weight(p, pass, a) < weight(p, pass, best))
-            best = a;
+    /* Divisors in pairs: this runs once a rank. */
+    for (uint32_t i = 1; i <= p->ranks / i; i++)
+        for (int pair = 0; pair < 2 && p->ranks % i == 0; pair++) {
+            uint32_t a = pair ? p->ranks / i : i;
+
+            if (weight(p, pass, a) < weight(p, pass, best))
+                best = a;
+        }
     return best;
 }
 

@@ -2,6 +2,8 @@
 /* The mixed radix: places and rows, and the order of the steps. */
 #include "plan/radix.h"
 
+#include <string.h>
+
 /* ---- places ------------------------------------------------------------- */
 
 radix_place radix_move(const radix_work *w, radix_place from, int digit,
@@ -284,7 +286,9 @@ void gyre_plan_radix(gyre_builder *builder, const gyre_radix *given)
 
     if (builder->status != GYRE_OK)
         return;
-    radix = *given;
+    /* Of an earlier header: what it lacks is absent. */
+    memcpy(&radix, given,
+           given->size < sizeof(radix) ? given->size : sizeof(radix));
     w.backward = builder->plan->pass == GYRE_PASS_BACKWARD;
     w.cast = w.problem->wire_dtype != w.problem->sum_dtype;
     if (!read_radix(&w, &radix))

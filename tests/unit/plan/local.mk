@@ -5,7 +5,8 @@ check_PROGRAMS += \
 	tests/unit/plan/test_layout \
 	tests/unit/plan/test_look \
 	tests/unit/plan/test_order \
-	tests/unit/plan/test_prove
+	tests/unit/plan/test_prove \
+	tests/unit/plan/test_radix
 
 plan_hand = tests/unit/plan/hand.c tests/unit/plan/hand.h
 tests_unit_plan_test_build_SOURCES = tests/unit/plan/test_build.c $(plan_hand)
@@ -13,3 +14,4 @@ tests_unit_plan_test_file_SOURCES = tests/unit/plan/test_file.c $(plan_hand)
 tests_unit_plan_test_look_SOURCES = tests/unit/plan/test_look.c $(plan_hand)
 tests_unit_plan_test_order_SOURCES = tests/unit/plan/test_order.c $(plan_hand)
 tests_unit_plan_test_prove_SOURCES = tests/unit/plan/test_prove.c $(plan_hand)
+tests_unit_plan_test_radix_SOURCES = tests/unit/plan/test_radix.c $(plan_hand)
