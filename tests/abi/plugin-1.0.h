@@ -16,7 +16,8 @@
  *
  * An optimizer is written by defining four lists and including this header,
  * then the kernel; see "Writing an optimizer" below.  A compressor defines
- * GY_COMPRESSOR and its parameters; see "Writing a compressor".
+ * GY_COMPRESSOR and its parameters; see "Writing a compressor".  A
+ * schedule defines GY_SCHEDULE and its parameters; see "Writing a schedule".
  */
 #ifndef GYRE_PLUGIN_H
 #define GYRE_PLUGIN_H

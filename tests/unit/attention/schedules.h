@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests for schedules, written as "2d heads=8 keep=split". */
+/* Requests for schedules, written as "2d heads=8 keep=split".  A request points
+ * into its own struct: set it where it stays. */
 #ifndef GYRE_TESTS_UNIT_ATTENTION_SCHEDULES_H
 #define GYRE_TESTS_UNIT_ATTENTION_SCHEDULES_H
 

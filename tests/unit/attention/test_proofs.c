@@ -164,6 +164,42 @@ static void many_ranks_are_right(void **state)
     assert_true(proven > 30);
 }
 
+/* One program for all, or all: the same verdict and sums.  Most schedules are
+ * alike on all ranks, also those that move heads. */
+static void a_quotient_says_the_same(void **state)
+{
+    (void)state;
+    static const shape s = {16, 8};
+    uint32_t quotients = 0, sum = 0;
+    for (uint32_t i = 0; i < SCHEDULES; i++)
+        for (uint32_t pass = 0; pass < GYRE_PASS_COUNT; pass++) {
+            schedule_request r;
+            set(&r, schedules[i], 8, &s, pass);
+            r.request.tokens = 128;
+            r.request.layout = GYRE_LAYOUT_ZIGZAG;
+            r.request.mask = &masks[0];
+            gyre_proof one, all;
+            gyre_proof_options expanded = {.size = sizeof(expanded),
+                                           .expanded = 1};
+            if (gyre_plan_prove_request(context, &r.request, NULL, &one,
+                                        NULL) != GYRE_OK)
+                continue;
+            assert_int_equal(gyre_plan_prove_request(context, &r.request,
+                                                     &expanded, &all, NULL),
+                             GYRE_OK);
+            assert_true(one.ok && all.ok && !all.quotient);
+            assert_int_equal(one.ops, all.ops);
+            assert_int_equal(one.sent_bytes, all.sent_bytes);
+            assert_int_equal(one.peak_bytes, all.peak_bytes);
+            assert_int_equal(one.cast_depth, all.cast_depth);
+            assert_int_equal(one.one_lane, all.one_lane);
+            quotients += one.quotient;
+            sum++;
+        }
+    print_message("# %u of %u as quotients\n", quotients, sum);
+    assert_true(quotients * 2 > sum);
+}
+
 int main(void)
 {
     unit_memory memory = {0};
@@ -171,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule_is_right),
         cmocka_unit_test(many_ranks_are_right),
+        cmocka_unit_test(a_quotient_says_the_same),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gyre_context_destroy(context);

@@ -360,6 +360,100 @@ static void what_travels_costs_on_the_critical_path(void **state)
     gyre_context_destroy(context);
 }
 
+/* ---- backward
+ * ------------------------------------------------------------------ */
+
+enum { RIGHT, NO_DELTA, PARTED, NOT_FINISHED };
+
+/* One rank; two queries share the KV head. */
+static void backward(void *user, uint32_t pass, uint32_t rank,
+                     const gyre_plan_host *host, gyre_builder *b)
+{
+    (void)pass, (void)rank;
+    static const uint32_t kinds[] = {
+        GYRE_VALUE_Q,   GYRE_VALUE_KV,     GYRE_VALUE_DO, GYRE_VALUE_O,
+        GYRE_VALUE_ST,  GYRE_VALUE_DQ_SUM, GYRE_VALUE_DQ, GYRE_VALUE_DKV_SUM,
+        GYRE_VALUE_DKV, GYRE_VALUE_DKV_SUM};
+    static const uint32_t flags[] = {GYRE_SLOT_EXTERNAL | GYRE_SLOT_SAVED,
+                                     GYRE_SLOT_EXTERNAL | GYRE_SLOT_SAVED,
+                                     GYRE_SLOT_EXTERNAL,
+                                     GYRE_SLOT_SAVED,
+                                     GYRE_SLOT_SAVED,
+                                     0,
+                                     GYRE_SLOT_EXTERNAL,
+                                     0,
+                                     GYRE_SLOT_EXTERNAL,
+                                     0};
+    int variant = *(int *)user;
+    uint32_t v[10];
+    for (int i = 0; i < 10; i++) {
+        uint32_t side = gyre_value_side(kinds[i]);
+        v[i] = host->slot(b, &(gyre_plan_slot){.kind = kinds[i],
+                                               .rows = host->owned(b, side, 0),
+                                               .h1 = 2,
+                                               .dtype = GYRE_F32,
+                                               .buf = GYRE_NEW_BUF,
+                                               .flags = flags[i]});
+        v[i] = host->whole(b, v[i]);
+    }
+    uint32_t rows = host->owned(b, GYRE_SIDE_Q, 0);
+    uint32_t delta = host->view(b, 4, rows, 0, 2, GYRE_PLANE_DELTA);
+    if (variant != NO_DELTA)
+        host->op(b, 0, GYRE_OP_DLT, (uint32_t[]){v[3], v[2], delta}, 3);
+    host->op(b, 0, GYRE_OP_GRD,
+             (uint32_t[]){v[0], v[2], v[4], v[1], v[5], v[7]}, 6);
+    rows = host->owned(b, GYRE_SIDE_KV, 0);
+    if (variant == PARTED)
+        host->op(b, 0, GYRE_OP_CPY,
+                 (uint32_t[]){host->view(b, 7, rows, 0, 1, 1),
+                              host->view(b, 9, rows, 0, 1, 1)},
+                 2);
+    host->op(b, 0, GYRE_OP_FIN, (uint32_t[]){v[5], v[6]}, 2);
+    if (variant != NOT_FINISHED)
+        host->op(b, 0, GYRE_OP_FIN, (uint32_t[]){v[7], v[8]}, 2);
+}
+
+static void a_backward_is_proven_like_a_forward(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "", "GRD reads an unwritten row of slot 4 (ST)",
+        "CPY of heads 0..1 parts a KV head of slot 7",
+        "what slot 7 (DKV*) gathered is lost"};
+    gyre_context *context = unit_context(&(unit_memory){0});
+    for (int variant = 0; variant <= NOT_FINISHED; variant++) {
+        gyre_plan_spec spec = hand_spec(1, 8);
+        spec.pass = GYRE_PASS_BACKWARD;
+        spec.emit = backward;
+        spec.user = &variant;
+        gyre_plan *plan, *forward;
+        gyre_proof proof;
+        assert_int_equal(gyre_plan_create(context, &spec, &plan, NULL),
+                         GYRE_OK);
+        assert_int_equal(gyre_plan_prove(plan, NULL, &proof, NULL), GYRE_OK);
+        assert_int_equal(proof.ok, variant == RIGHT);
+        if (strstr(proof.reason, texts[variant]) == NULL)
+            fail_msg("\"%s\" lacks \"%s\"", proof.reason, texts[variant]);
+        /* What it binds must have been kept. */
+        spec = hand_spec(1, 8);
+        assert_int_equal(gyre_plan_create(context, &spec, &forward, NULL),
+                         GYRE_OK);
+        gyre_proof_options options = {.size = sizeof(options),
+                                      .forward = forward};
+        gyre_plan_prove(plan, &options, &proof, NULL);
+        assert_int_equal(proof.ok, variant == RIGHT);
+        forward->programs[0].slots[3].flags = 0;
+        gyre_plan_prove(plan, &options, &proof, NULL);
+        assert_int_equal(proof.ok, 0);
+        if (variant == RIGHT)
+            assert_non_null(strstr(proof.reason, "slot 4 (ST) is bound to what "
+                                                 "the forward plan does not"));
+        gyre_plan_free(forward);
+        gyre_plan_free(plan);
+    }
+    gyre_context_destroy(context);
+}
+
 /* ---- formulas ---------------------------------------------------------------
  */
 
@@ -528,6 +622,7 @@ int main(void)
         cmocka_unit_test(a_ring_is_right),
         cmocka_unit_test(what_nobody_needs_is_counted),
         cmocka_unit_test(what_travels_costs_on_the_critical_path),
+        cmocka_unit_test(a_backward_is_proven_like_a_forward),
         cmocka_unit_test(formulas_must_agree),
         cmocka_unit_test(equal_ranks_are_proven_once),
         cmocka_unit_test(every_failed_request_leaves_nothing),
