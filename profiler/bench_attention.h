@@ -16,6 +16,7 @@
 
 #include <gyre/gyre.h>
 #include <gyre/plan.h>
+#include <gyre/registry.h>
 #include <jansson.h>
 
 typedef struct attention_options {
@@ -26,7 +27,7 @@ typedef struct attention_options {
     bool schedules;
     uint64_t ranks, slots, rate /* Mbit/s */, steps;
     double cover, flops; /* GFLOP/s; 0: by cover */
-    const char *only;    /* "ring,2d" */
+    const char *only;    /* "ring,2d:heads=2" */
     const char *netns;   /* script */
     const char *into;    /* this process is a rank */
 } attention_options;
@@ -44,10 +45,20 @@ int bench_attention_rank(const attention_options *opt);
  * first. */
 int bench_attention_spawn(const attention_options *opt, char *const *argv);
 
-/* The problem of the options with this schedule; `mask` is filled, and must
- * live as long as the request. */
-void bench_attention_request(const attention_options *opt, const char *name,
-                             gyre_mask *mask, gyre_plan_request *out);
+/* A plan request by a text NAME[:SETTING=VALUE]...; it points into itself, so
+ * it must not move.  Errors: as gyre_plugin_find and gyre_plugin_parse. */
+enum { BENCH_ATTENTION_SETTINGS = 8, BENCH_ATTENTION_NAME = 64 };
+typedef struct bench_attention_problem {
+    gyre_plan_request request;
+    gyre_mask mask;
+    gyre_setting settings[BENCH_ATTENTION_SETTINGS];
+    size_t count;
+    char words[BENCH_ATTENTION_NAME];
+} bench_attention_problem;
+gyre_status bench_attention_request(const attention_options *opt,
+                                    gyre_context *context, const char *text,
+                                    bench_attention_problem *out,
+                                    gyre_error *error);
 
 /* What a schedule's plans say. */
 typedef struct bench_attention_model {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_RECORDS = 1 << 14, NAME_ROOM = 64 };
+enum { TRACE_RECORDS = 1 << 14 };
 
 typedef struct rank_state {
     const attention_options *opt;
@@ -160,18 +160,19 @@ static int run_steps(rank_state *s, const char *name, gyre_attention *attention)
 
 static int run_schedule(rank_state *s, const char *name)
 {
-    gyre_mask mask;
-    gyre_plan_request request;
+    bench_attention_problem problem;
     gyre_attention_options options = {.size = sizeof(options),
-                                      .request = &request,
+                                      .request = &problem.request,
                                       .kernel = "f32",
                                       .flops = s->opt->flops * 1e9};
     gyre_attention *attention = NULL;
     gyre_error error = {0};
 
-    bench_attention_request(s->opt, name, &mask, &request);
     gyre_status status =
-        gyre_attention_open(s->context, s->world, &options, &attention, &error);
+        bench_attention_request(s->opt, s->context, name, &problem, &error);
+    if (status == GYRE_OK)
+        status = gyre_attention_open(s->context, s->world, &options, &attention,
+                                     &error);
     if (status != GYRE_OK)
         return cli_fail_status(s->opt->cli, status, &error);
     int code = run_steps(s, name, attention);
@@ -187,7 +188,7 @@ static int run_all(rank_state *s)
     const char *at = s->opt->only;
 
     while (code == CLI_GOOD && *at != '\0') {
-        char name[NAME_ROOM];
+        char name[BENCH_ATTENTION_NAME];
         size_t n = strcspn(at, ",");
 
         snprintf(name, sizeof(name), "%.*s", (int)n, at);

@@ -19,41 +19,18 @@ static const double NEAR = 1e9;              /* within a node, bytes a second */
 static const double LATENCY = 500e-6;        /* of a group */
 static const double MEMORY = 4e9;            /* bytes a second of other ops */
 
-enum { MAX_SCHEDULES = 16, NAME_ROOM = 64, PATH_ROOM = 4096 };
-
-static const char DEFAULT_SCHEDULES[] =
-    "ring,double-ring,2d,multi-ring,ulysses,allgather,burst,tokenring";
+enum { MAX_SCHEDULES = 16, PATH_ROOM = 4096 };
 
 typedef struct contest {
     const attention_options *opt;
     gyre_context *context;
     json_t *report;
     size_t count;
-    char names[MAX_SCHEDULES][NAME_ROOM];
+    char names[MAX_SCHEDULES][BENCH_ATTENTION_NAME];
     bench_attention_model model[MAX_SCHEDULES];
     double flops; /* a second */
     char folder[PATH_ROOM];
 } contest;
-
-void bench_attention_request(const attention_options *opt, const char *name,
-                             gyre_mask *mask, gyre_plan_request *out)
-{
-    bool causal = strcmp(opt->mask, "causal") == 0;
-
-    *mask = (gyre_mask){.size = sizeof(*mask), .causal = causal};
-    *out = (gyre_plan_request){.size = sizeof(*out),
-                               .schedule = name,
-                               .ranks = (uint32_t)opt->ranks,
-                               .heads = (uint32_t)opt->heads,
-                               .kv_heads = (uint32_t)opt->kv_heads,
-                               .head_dim = (uint32_t)opt->head_dim,
-                               .dtype = GYRE_F32,
-                               .wire_dtype = GYRE_F32,
-                               .tokens = opt->seq,
-                               .layout = causal ? GYRE_LAYOUT_ZIGZAG
-                                                : GYRE_LAYOUT_CONTIGUOUS,
-                               .mask = mask};
-}
 
 /* ---- what plans say ---------------------------------------------------- */
 
@@ -85,12 +62,14 @@ static gyre_status add_step(void *user, const gyre_plan_step *step,
 static gyre_status make(const contest *c, const char *name, uint32_t pass,
                         gyre_plan **out, gyre_error *error)
 {
-    gyre_mask mask;
-    gyre_plan_request request;
+    bench_attention_problem problem;
+    gyre_status status =
+        bench_attention_request(c->opt, c->context, name, &problem, error);
 
-    bench_attention_request(c->opt, name, &mask, &request);
-    request.pass = pass;
-    return gyre_plan_make(c->context, &request, out, error);
+    if (status != GYRE_OK)
+        return status;
+    problem.request.pass = pass;
+    return gyre_plan_make(c->context, &problem.request, out, error);
 }
 
 static gyre_status count(const contest *c, const gyre_plan *plan, amounts *out,
@@ -156,14 +135,32 @@ static gyre_status model(contest *c, const char *name,
     return status;
 }
 
+/* Unless told otherwise: those that differ at this size, an inner ring within a
+ * node, and two ranks that share the heads. */
+static void default_list(const attention_options *opt, char *out, size_t size)
+{
+    uint64_t window = opt->slots > 1 ? opt->slots : 2;
+    bool even = opt->ranks % 2 == 0;
+
+    snprintf(out, size, "ring,double-ring");
+    if (opt->ranks % window == 0)
+        snprintf(out + strlen(out), size - strlen(out), ":window=%llu",
+                 (unsigned long long)window);
+    snprintf(out + strlen(out), size - strlen(out),
+             ",2d%s,multi-ring,ulysses,allgather,burst,tokenring",
+             even ? ":heads=2" : "");
+}
+
 /* Names that can run here; those that cannot are reported with the reason. */
 static int choose(contest *c)
 {
     json_t *left = json_array();
-    const char *at = c->opt->only != NULL ? c->opt->only : DEFAULT_SCHEDULES;
+    char all[MAX_SCHEDULES * BENCH_ATTENTION_NAME];
+    const char *at = c->opt->only != NULL ? c->opt->only : all;
     gyre_error error = {0};
     gyre_status status = choose_flops(c, &error);
 
+    default_list(c->opt, all, sizeof(all));
     json_object_set_new(c->report, "left_out", left);
     json_object_set_new(c->report, "gflops", json_real(c->flops / 1e9));
     if (status != GYRE_OK)
@@ -172,7 +169,7 @@ static int choose(contest *c)
         size_t n = strcspn(at, ",");
         char *name = c->names[c->count];
 
-        snprintf(name, NAME_ROOM, "%.*s", (int)n, at);
+        snprintf(name, BENCH_ATTENTION_NAME, "%.*s", (int)n, at);
         at += n + (at[n] == ',');
         status = model(c, name, &c->model[c->count], &error);
         if (status == GYRE_OK)
@@ -230,7 +227,7 @@ static void add_script(const contest *c, words *w)
 static void add_rank(const contest *c, words *w)
 {
     const attention_options *opt = c->opt;
-    char only[MAX_SCHEDULES * NAME_ROOM] = "";
+    char only[MAX_SCHEDULES * BENCH_ATTENTION_NAME] = "";
 
     for (size_t i = 0; i < c->count; i++) {
         strcat(only, i > 0 ? "," : "");

@@ -138,7 +138,9 @@ void bench_attention_table(const attention_options *opt, const json_t *report)
         const json_t *b = json_object_get(s, "backward");
         char text[16];
 
-        printf("%-11s", json_string_value(json_object_get(s, "schedule")));
+        const char *name = json_string_value(json_object_get(s, "schedule"));
+
+        printf("%-11.*s", (int)strcspn(name, ":"), name);
         print_pass(f);
         print_pass(b);
         printf("  %6.3f %6.3f %8s\n", number(s, "seconds"),
@@ -151,7 +153,15 @@ void bench_attention_table(const attention_options *opt, const json_t *report)
     json_array_foreach(json_object_get(report, "left_out"), i, s) printf(
         "%s: left out: %s\n", json_string_value(json_object_get(s, "schedule")),
         json_string_value(json_object_get(s, "why")));
-    printf("\nexp: time in which ranks wait, of the time with transfers on "
+    printf("\n");
+    json_array_foreach(list, i, s)
+    {
+        const char *name = json_string_value(json_object_get(s, "schedule"));
+
+        if (strchr(name, ':') != NULL)
+            printf("%s\n", name);
+    }
+    printf("exp: time in which ranks wait, of the time with transfers on "
            "their way\n%s\n",
            same ? "bytes are those of the plans on every rank"
                 : "WRONG: a rank moved other bytes than its plan says");

@@ -5,6 +5,7 @@ sdk_cli_gyre_SOURCES += \
 	profiler/bench_attention.c \
 	profiler/bench_attention.h \
 	profiler/bench_attention_block.c \
+	profiler/bench_attention_problem.c \
 	profiler/bench_attention_rank.c \
 	profiler/bench_attention_schedules.c \
 	profiler/bench_attention_spawn.c \
