@@ -361,7 +361,7 @@ static int build_refuse(lua_State *L)
 
 /* ---- calling the script -------------------------------------------------- */
 
-/* Stack: the function, rank, pass, light host, light builder. */
+/* Stack: the function, rank, whether backward, light host and builder. */
 static int call_script(lua_State *L)
 {
     builder *b = lua_newuserdatauv(L, sizeof(*b), 2);
@@ -377,7 +377,7 @@ static int call_script(lua_State *L)
     lua_pushvalue(L, 1);
     lua_pushvalue(L, -2);
     lua_pushvalue(L, 2);
-    lua_pushvalue(L, 3);
+    lua_pushstring(L, lua_toboolean(L, 3) ? "backward" : "forward");
     int failed = lua_pcall(L, 3, 0, 0);
     b->host = NULL;
     return failed ? lua_error(L) : 0;
@@ -393,10 +393,11 @@ void gl_emit(void *user, uint32_t pass, uint32_t rank,
         host->refuse(out, "the script failed");
         return;
     }
+    /* nothing here may allocate: an error would jump over the library */
     lua_pushcfunction(L, call_script);
     lua_pushvalue(L, e->function);
     lua_pushinteger(L, rank);
-    lua_pushstring(L, pass == GYRE_PASS_BACKWARD ? "backward" : "forward");
+    lua_pushboolean(L, pass == GYRE_PASS_BACKWARD);
     lua_pushlightuserdata(L, (void *)(uintptr_t)host);
     lua_pushlightuserdata(L, out);
     if (lua_pcall(L, 5, 0, 0) != LUA_OK) {

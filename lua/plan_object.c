@@ -215,30 +215,62 @@ static gyre_status make_passes(lua_State *L, int t, plan_object *o,
     return GYRE_OK;
 }
 
-static gyre_status load(lua_State *L, plan_object *o, const char *path,
+/* In malloc, since a Lua error may not jump over an open file or the library.
+ */
+typedef struct growing {
+    char *at;
+    size_t size;
+} growing;
+
+static gyre_status grow(void *user, const void *data, size_t size,
                         gyre_error *error)
 {
-    luaL_Buffer buffer;
-    gyre_plan *plan = NULL;
-    size_t n;
+    growing *g = user;
+    char *more = realloc(g->at, g->size + size + 1);
+
+    if (more == NULL) {
+        snprintf(error->text, sizeof(error->text),
+                 "no memory for the text of a plan");
+        return GYRE_NO_MEMORY;
+    }
+    g->at = more;
+    memcpy(g->at + g->size, data, size);
+    g->size += size;
+    return GYRE_OK;
+}
+
+static gyre_status read_file(const char *path, growing *out, gyre_error *error)
+{
     FILE *file = fopen(path, "rb");
+    gyre_status status = GYRE_OK;
+    char part[4096];
+    size_t n;
 
     if (file == NULL) {
         snprintf(error->text, sizeof(error->text), "%s: %s", path,
                  strerror(errno));
         return GYRE_NOT_FOUND;
     }
-    luaL_buffinit(L, &buffer);
-    do {
-        char *room = luaL_prepbuffsize(&buffer, 1 << 16);
-        n = fread(room, 1, 1 << 16, file);
-        luaL_addsize(&buffer, n);
-    } while (n > 0);
+    while (status == GYRE_OK && (n = fread(part, 1, sizeof(part), file)) > 0)
+        status = grow(out, part, n, error);
+    if (status == GYRE_OK && ferror(file)) {
+        snprintf(error->text, sizeof(error->text), "%s: cannot be read", path);
+        status = GYRE_IO;
+    }
     fclose(file);
-    luaL_pushresult(&buffer);
-    const char *data = lua_tolstring(L, -1, &n);
-    gyre_status status =
-        gyre_plan_read(o->context->context, path, data, n, &plan, error);
+    return status;
+}
+
+static gyre_status load(plan_object *o, const char *path, gyre_error *error)
+{
+    growing g = {0};
+    gyre_plan *plan = NULL;
+    gyre_status status = read_file(path, &g, error);
+
+    if (status == GYRE_OK)
+        status = gyre_plan_read(o->context->context, path, g.at, g.size, &plan,
+                                error);
+    free(g.at);
     if (status == GYRE_OK)
         o->plans[gyre_plan_pass(plan)] = plan;
     return status;
@@ -274,7 +306,7 @@ int gl_attention_plan(lua_State *L, gl_context *context, int at, int t)
     int object = lua_gettop(L);
     const char *path = gl_text(L, t, "file");
     if (path != NULL) {
-        gyre_status status = load(L, o, path, &error);
+        gyre_status status = load(o, path, &error);
         lua_settop(L, object);
         return status == GYRE_OK ? 1 : gl_fail(L, status, &error);
     }
@@ -581,27 +613,6 @@ static int plan_save(lua_State *L)
         status = GYRE_IO;
     }
     return status == GYRE_OK ? gl_done(L) : gl_fail(L, status, &error);
-}
-
-/* Text grows in malloc, since a Lua error may not cross the library. */
-typedef struct growing {
-    char *at;
-    size_t size;
-} growing;
-
-static gyre_status grow(void *user, const void *data, size_t size,
-                        gyre_error *error)
-{
-    growing *g = user;
-    char *more = realloc(g->at, g->size + size + 1);
-
-    (void)error;
-    if (more == NULL)
-        return GYRE_NO_MEMORY;
-    g->at = more;
-    memcpy(g->at + g->size, data, size);
-    g->size += size;
-    return GYRE_OK;
 }
 
 static int push_grown(lua_State *L)

@@ -95,7 +95,7 @@ clean() {
             ip netns delete "$name.$i"
         fi
         # The kernel takes a namespace down later, and its link with it.
-        [ ! -e "/sys/class/net/$name-$i" ] || ip link delete "$name-$i"
+        [ ! -e "/sys/class/net/$name-$i" ] || ip link delete "$name-$i" 2>/dev/null
         i=$((i + 1))
     done
     [ ! -e "/sys/class/net/$name" ] || ip link delete "$name" type bridge

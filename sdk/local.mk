@@ -39,8 +39,8 @@ sdk_libgyre_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined \
 	-version-info $(GYRE_SO_VERSION) \
 	-Wl,--version-script=$(top_srcdir)/sdk/libgyre.map
 EXTRA_sdk_libgyre_la_DEPENDENCIES = sdk/libgyre.map
-EXTRA_DIST += sdk/libgyre.map
+EXTRA_DIST += sdk/doc/decisions.md sdk/libgyre.map
 
 pkgconfig_DATA = sdk/gyre.pc sdk/gyre-plugin.pc
-dist_man_MANS += sdk/man/gyre.1 sdk/man/gyre-store.5 sdk/man/gyre-plan.5 \
-	sdk/man/gyre-devices.7 sdk/man/gyre-transports.7
+dist_man_MANS += sdk/man/gyre.1 sdk/man/gyre-plan.1 sdk/man/gyre-store.5 \
+	sdk/man/gyre-plan.5 sdk/man/gyre-devices.7 sdk/man/gyre-transports.7

@@ -7,8 +7,9 @@
 #     slow_tests                    programs that check-valgrind leaves out
 #
 # `make check-unit` runs the unit tests alone, `make check-valgrind` all but the
-# slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags), and
-# `make check-install` a trial installation.
+# slow ones under valgrind's memcheck (VALGRIND_FLAGS adds to its flags),
+# `make check-install` a trial installation, and `make check-dist` a distcheck
+# that builds everything and runs what is short: what it is for is the tarball.
 
 cli_tests += \
 	tests/cli/bench.test \
@@ -21,6 +22,8 @@ cli_tests += \
 	tests/cli/netns.test \
 	tests/cli/plan.test \
 	tests/cli/plugins.test \
+	tests/cli/ranks.test \
+	tests/cli/ranks_mpi.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
@@ -83,7 +86,7 @@ AM_TESTS_ENVIRONMENT = \
 	CC='$(CC)'; export CC; \
 	SANITIZER='$(GYRE_SANITIZER_CFLAGS)'; export SANITIZER;
 
-.PHONY: check-unit check-valgrind check-install
+.PHONY: check-unit check-valgrind check-install check-dist
 
 # Each step is a make of its own: side by side, two would build one object.
 check-unit: all
@@ -92,6 +95,14 @@ check-unit: all
 
 check-install: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/install.test
+
+dist_tests = $(filter-out $(slow_tests),$(check_PROGRAMS)) $(tree_tests) \
+	tests/cli/gyre.test tests/cli/lua.test tests/cli/plugins.test \
+	tests/cli/version.test
+
+check-dist:
+	$(MAKE) $(AM_MAKEFLAGS) distcheck TESTS='$(dist_tests)' \
+	  DISTCHECK_CONFIGURE_FLAGS="CFLAGS='-O1 -g0'"
 
 valgrind_tests = $(filter-out $(slow_tests),$(check_PROGRAMS))
 EXTRA_DIST += tests/valgrind.supp

@@ -196,6 +196,11 @@ void gpt_on_parameter(gpt *g, gpt_parameter_fn fn, void *user)
     g->parameter_user = user;
 }
 
+void gpt_use_attention(gpt *g, const gpt_attention_by *by)
+{
+    g->by = by ? *by : (gpt_attention_by){0};
+}
+
 /* ---- one step ---- */
 
 int gpt_reserve(gpt *g, size_t batch)
@@ -273,9 +278,11 @@ static double step(gpt *g, const int32_t *tokens, const int32_t *targets,
     gpt_forward(&pass);
     for (size_t r = 0; r < pass.row1; r++)
         sum += g->ws.losses[r];
-    if (gradient)
+    if (gradient && !pass.failed)
         gpt_backward(&pass);
     g->busy = false;
+    if (pass.failed)
+        return -1.0;
     return sum / (double)pass.row1;
 }
 

@@ -126,6 +126,35 @@ typedef void (*gpt_parameter_fn)(gpt *g, size_t parameter, void *user);
 void gpt_on_parameter(gpt *g, gpt_parameter_fn fn, void *user);
 
 /*
+ * Attention of all heads of one layer by somebody else, in gpt_forward_backward
+ * and gpt_loss; generation keeps its own.  q, k, v and their gradients have row
+ * stride 3 * heads * dim, out and dout heads * dim; heads stand side by side,
+ * sequences after each other.  Causal, scale 1 / sqrt(dim).  backward comes
+ * after the forward of the same layer and batch, layers in falling order, and
+ * overwrites dq, dk, dv.  On the thread that called.  0, or -1 with the reason
+ * in errbuf: then the step ends and returns -1; gradients that were announced
+ * before are right.
+ */
+typedef struct gpt_attention_job {
+    size_t layer, batch, length, heads, dim;
+    const float *q, *k, *v;
+    float *out;
+    const float *dout; /* backward alone */
+    float *dq, *dk, *dv;
+} gpt_attention_job;
+
+typedef struct gpt_attention_by {
+    int (*forward)(void *user, const gpt_attention_job *job, char *errbuf,
+                   size_t errsize);
+    int (*backward)(void *user, const gpt_attention_job *job, char *errbuf,
+                    size_t errsize);
+    void *user;
+} gpt_attention_by;
+
+/* Copied; NULL: its own again.  Not within a call. */
+void gpt_use_attention(gpt *g, const gpt_attention_by *by);
+
+/*
  * tokens and targets are [batch][length], length <= context, values 0..255.
  * Returns the mean cross-entropy over batch * length positions, in nats, and
  * overwrites every grad with d(loss)/d(parameter) * grad_scale.

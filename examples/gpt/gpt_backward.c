@@ -244,7 +244,10 @@ static void backward_layer(gpt_pass *p, size_t blocks)
     weight_gradient(p, &w[GPT_PROJ2_W], true, ws->dx, a->act);
     weight_gradient(p, &w[GPT_FC_W], true, ws->dwide, a->ln2);
     norm_gradient(p, &w[GPT_LN2_W], a->x1, a->mean2, a->rstd2);
-    gpt_pool_run(g->pool, backward_heads, p, p->batch * g->config.heads);
+    if (!gpt_attention_elsewhere(p, true))
+        gpt_pool_run(g->pool, backward_heads, p, p->batch * g->config.heads);
+    if (p->failed)
+        return;
     weight_gradient(p, &w[GPT_PROJ_W], true, ws->dx1, a->att);
     gpt_pool_run(g->pool, backward_qkv, p, blocks);
     weight_gradient(p, &w[GPT_ATTN_W], true, ws->dwide, a->ln1);
@@ -261,8 +264,10 @@ void gpt_backward(gpt_pass *p)
     gpt_pool_run(g->pool, backward_end, p, blocks);
     weight_gradient(p, &tail[2], false, ws->logits, ws->lnf);
     norm_gradient(p, &tail[0], ws->x_out, ws->mean_f, ws->rstd_f);
-    for (p->layer = g->config.layers; p->layer-- > 0;)
+    for (p->layer = g->config.layers; p->layer-- > 0 && !p->failed;)
         backward_layer(p, blocks);
+    if (p->failed)
+        return;
     gpt_pool_run(g->pool, token_gradient, p, GPT_VOCABULARY / TOKENS_PER_TASK);
     announce(g, &g->parameter[GPT_WTE]);
     gpt_pool_run(g->pool, position_gradient, p, g->config.context);

@@ -149,6 +149,34 @@ static void forward_heads(void *job, size_t task, size_t worker)
     gpt_attention(&h, q0, q1, ws->scratch + worker * ws->scratch_n);
 }
 
+bool gpt_attention_elsewhere(gpt_pass *p, bool backward)
+{
+    gpt *g = p->g;
+    const gpt_layer *a = &g->ws.layer[p->layer];
+    const size_t c = g->config.width;
+    gpt_attention_job job = {.layer = p->layer,
+                             .batch = p->batch,
+                             .length = p->length,
+                             .heads = g->config.heads,
+                             .dim = c / g->config.heads,
+                             .q = a->qkv,
+                             .k = a->qkv + c,
+                             .v = a->qkv + 2 * c,
+                             .out = a->att};
+
+    if (!g->by.forward || !p->targets)
+        return false;
+    if (backward) {
+        job.dout = g->ws.datt;
+        job.dq = g->ws.dwide;
+        job.dk = g->ws.dwide + c;
+        job.dv = g->ws.dwide + 2 * c;
+    }
+    p->failed = (backward ? g->by.backward : g->by.forward)(
+                    g->by.user, &job, g->error, sizeof g->error) != 0;
+    return true;
+}
+
 /* Announces what the next round of rows reads: rows of layer l end with
  * c_attn, the round after the last layer with the last parameter. */
 static void await_parameters(gpt_pass *p)
@@ -173,7 +201,10 @@ void gpt_forward(gpt_pass *p)
     for (p->layer = 0; p->layer < g->config.layers; p->layer++) {
         await_parameters(p);
         gpt_pool_run(g->pool, forward_rows, p, blocks);
-        gpt_pool_run(g->pool, forward_heads, p, p->batch * g->config.heads);
+        if (!gpt_attention_elsewhere(p, false))
+            gpt_pool_run(g->pool, forward_heads, p, p->batch * g->config.heads);
+        if (p->failed)
+            return;
     }
     await_parameters(p);
     gpt_pool_run(g->pool, forward_rows, p, blocks);

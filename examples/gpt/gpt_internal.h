@@ -124,7 +124,8 @@ struct gpt {
     void *gradient_user;
     gpt_parameter_fn on_parameter;
     void *parameter_user;
-    bool busy; /* inside a call; refuses re-entry from a callback */
+    gpt_attention_by by; /* forward NULL: our own */
+    bool busy;           /* inside a call; refuses re-entry from a callback */
     char error[GPT_ERROR_SIZE];
 };
 
@@ -176,12 +177,15 @@ typedef struct gpt_pass {
     size_t layer;
     size_t awaited; /* parameters announced so far, by every forward pass */
     bool gradient;
+    bool failed; /* by another's attention; g->error says why */
     float scale;
 } gpt_pass;
 
 /* Head number `task` of the pass's layer; offset is that of q in qkv. */
 typedef struct gpt_head gpt_head;
 gpt_head gpt_head_of(const gpt_pass *pass, size_t task, size_t *offset);
+/* The whole layer by another; false when the gpt is to do it itself. */
+bool gpt_attention_elsewhere(gpt_pass *pass, bool backward);
 void gpt_forward(gpt_pass *pass);
 void gpt_backward(gpt_pass *pass);
 

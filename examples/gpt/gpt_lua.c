@@ -4,6 +4,7 @@
  *
  *   local gpt = require "gpt"
  *   local model <close> = gpt.new{layers=4, heads=4, width=128, context=128}
+ *   -- or with attention by ranks: {..., schedule="ring", ranks=4, exact=true}
  *   for i, p in ipairs(model:parameters()) do ... p.data, p.grad ... end
  *   local loss = model:forward_backward(tokens, batch, length, 1.0,
  *       function(i) ... end,  -- the gradient of parameter i is ready
@@ -22,6 +23,7 @@
 
 #include "gpt_lua.h"
 #include "gpt.h"
+#include "gpt_ranks.h"
 
 #include <gyre/dtype.h>
 #include <lauxlib.h>
@@ -41,6 +43,7 @@
 
 typedef struct model {
     gpt *g;
+    gpt_ranks *ranks; /* NULL: attention on one rank */
     int closed;
     int busy;
 } model;
@@ -92,6 +95,29 @@ static gpt_config check_config(lua_State *L)
     return config;
 }
 
+/* {schedule = "ring", ranks = 4, exact = true}: attention by ranks. */
+static void use_ranks(lua_State *L, model *m)
+{
+    gpt_ranks_config config = {0};
+    char reason[GYRE_ERROR_TEXT] = "";
+    gpt_attention_by by;
+
+    if (lua_getfield(L, 1, "schedule") != LUA_TNIL) {
+        config.schedule = luaL_checkstring(L, -1);
+        config.ranks = (size_t)gpt_lua_field(L, 1, "ranks", 1, 1);
+        lua_getfield(L, 1, "exact");
+        config.exact = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+        m->ranks = gpt_ranks_create(gpt_configuration(m->g), &config, reason,
+                                    sizeof reason);
+        if (!m->ranks)
+            luaL_error(L, "%s", reason);
+        by = gpt_ranks_attention(m->ranks);
+        gpt_use_attention(m->g, &by);
+    }
+    lua_pop(L, 1);
+}
+
 static int model_new(lua_State *L)
 {
     gpt_config config = check_config(L);
@@ -104,6 +130,7 @@ static int model_new(lua_State *L)
     m->g = gpt_create(&config, reason, sizeof reason);
     if (!m->g)
         return luaL_error(L, "%s", reason);
+    use_ranks(L, m);
     return 1;
 }
 
@@ -163,7 +190,9 @@ static int model_gc(lua_State *L)
     model *m = luaL_checkudata(L, 1, MODEL);
 
     gpt_destroy(m->g);
+    gpt_ranks_destroy(m->ranks);
     m->g = NULL;
+    m->ranks = NULL;
     m->closed = 1;
     return 0;
 }

@@ -40,12 +40,14 @@ noinst_LTLIBRARIES += examples/gpt/gpt.la
 examples_gpt_gpt_la_SOURCES = \
 	examples/gpt/gpt_lua.c \
 	examples/gpt/gpt_lua.h \
-	examples/gpt/gpt_lua_text.c
+	examples/gpt/gpt_lua_text.c \
+	examples/gpt/gpt_ranks.c \
+	examples/gpt/gpt_ranks.h
 examples_gpt_gpt_la_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include) $(LUA_CFLAGS)
 examples_gpt_gpt_la_CFLAGS = $(AM_CFLAGS) $(gpt_flags)
 examples_gpt_gpt_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
 	-pthread -rpath $(abs_builddir)/examples/gpt
-examples_gpt_gpt_la_LIBADD = examples/gpt/libgptmodel.la
+examples_gpt_gpt_la_LIBADD = examples/gpt/libgptmodel.la sdk/libgyre.la
 endif
 
 if HAVE_CMOCKA

@@ -69,6 +69,11 @@ local opt = gyre.options {
     { "commit-every", type = "integer", default = 1, min = 1 },
     { "validate-every", type = "integer", default = 100, min = 0 },
     { "threads", type = "integer", default = 0, min = 0, help = "0: all" },
+    { "schedule", help = "attention by ranks: plugin; see gyre plugins" },
+    { "ranks", type = "integer", default = 1, min = 1,
+      help = "that share each sequence" },
+    { "exact", type = "switch",
+      help = "attention: same bits on any ranks by any schedule" },
     { "sample", type = "integer", default = 0, min = 0, help = "bytes" },
     { "ngram", type = "switch", help = "compare with an n-gram model" },
     { "history", type = "switch", help = "loss and norm of each step (--json)" },
@@ -99,6 +104,10 @@ local function try(f, ...)
     return value, more
 end
 
+if opt.ranks > 1 and not opt.schedule then
+    io.stderr:write("train.lua: --ranks needs --schedule NAME\n")
+    gyre.exit(2)
+end
 if opt.early and opt.clip ~= 0 then
     io.stderr:write("train.lua: --early needs --clip 0: the norm is known ",
                     "after the last gradient only\n")
@@ -164,7 +173,8 @@ end
 
 local shape = { layers = opt.layers, heads = opt.heads, width = opt.width,
                 context = opt.context, seed = opt.seed,
-                threads = opt.threads }
+                threads = opt.threads, schedule = opt.schedule,
+                ranks = opt.ranks, exact = opt.exact }
 
 local planned, model_bytes = try(gpt.plan, shape, opt.batch)
 local text <close> = try(gpt.text, opt.text)
@@ -196,7 +206,7 @@ local closing <close> = setmetatable({}, { -- store may be another by then
 local decisive = { "steps", "seed", "layers", "heads", "width", "context",
                    "batch", "micro_batches", "optimizer", "lr", "min_lr",
                    "warmup", "weight_decay", "beta2", "clip", "state",
-                   "master", "compress", "late_clip" }
+                   "master", "compress", "late_clip", "schedule", "exact" }
 
 -- step: rounds, the place in the data; applied: those that were not skipped,
 -- the place in the schedule.

@@ -210,7 +210,6 @@ static int read_mask(plan_ask *ask)
     const char *mask = ask->mask != NULL ? ask->mask : "causal";
 
     ask->mask_table = (gyre_mask){.size = sizeof(gyre_mask), .causal = 1};
-    ask->request.mask = &ask->mask_table;
     if (strcmp(mask, "full") == 0) {
         ask->mask_table.causal = 0;
     } else if (strncmp(mask, "window:", 7) == 0) {
@@ -327,8 +326,9 @@ int plan_request(plan_ask *ask, const char *name)
     ask->request = (gyre_plan_request){
         .size = sizeof(ask->request), .schedule = name, .pass = pass};
     int code = read_counts(ask);
-    if (code == -1 && ask->request.mask == NULL)
+    if (code == -1 && ask->mask_table.size == 0) /* for all passes once */
         code = read_mask(ask);
+    ask->request.mask = &ask->mask_table;
     if (code == -1)
         code = read_words(ask);
     return code == -1 ? read_settings(ask, name) : code;

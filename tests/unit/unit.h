@@ -35,9 +35,24 @@
 #include <gyre/context.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/*
+ * Is a sample of a long list enough?  Yes in sanitizer builds, which look at
+ * memory and threads and take ten times as long: there GYRE_SOAK runs all of
+ * it.  Numbers are for the builds without one, which run it all anyway.
+ */
+static inline bool unit_sampled(void)
+{
+#ifdef GYRE_SANITIZED
+    return getenv("GYRE_SOAK") == NULL;
+#else
+    return false;
+#endif
+}
 
 /*
  * End a forked child: status 0 or 1.  By exec, for valgrind would otherwise

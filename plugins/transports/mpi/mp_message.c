@@ -343,6 +343,13 @@ bool mp_progress(mp_world *world)
         return false;
     code = world->mpi.MPI_Testsome((int)world->count, world->requests, &ended,
                                    world->indices, world->statuses);
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
+        gyre_error error;
+
+        mp_fail(&world->mpi, &error, "MPI_Testsome", code);
+        remember(world, error.status, error.text);
+        return false;
+    }
     if (ended == MPI_UNDEFINED || ended <= 0)
         return false;
     /* From the highest index down: ending one moves the last into its place,

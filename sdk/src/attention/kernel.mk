@@ -7,6 +7,10 @@ attention_kernel_sources = \
 	sdk/src/attention/kernel_blas.c \
 	sdk/src/attention/kernel_blas.h \
 	sdk/src/attention/kernel_count.c \
+	sdk/src/attention/kernel_device.c \
+	sdk/src/attention/kernel_device.h \
+	sdk/src/attention/kernel_device_pack.c \
+	sdk/src/attention/kernel_device_pack.h \
 	sdk/src/attention/kernel_f32.c \
 	sdk/src/attention/kernel_f32.h \
 	sdk/src/attention/kernel_f32_attend.c \
@@ -18,6 +22,7 @@ attention_kernel_sources = \
 	sdk/src/attention/kernel_rows.c \
 	sdk/src/attention/kernel_rows.h \
 	sdk/src/attention/kernel_rows_body.h \
+	sdk/src/attention/kernel_source.c \
 	sdk/src/attention/kernel_tile.c \
 	sdk/src/attention/kernel_tile.h
 

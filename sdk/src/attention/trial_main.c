@@ -116,6 +116,24 @@ static gyre_status run_alone(trial *t, gyre_error *error)
     return status;
 }
 
+static gyre_status find_casts(const trial *t, uint32_t *depth,
+                              gyre_error *error)
+{
+    *depth = 0;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        gyre_proof proof = {.size = sizeof(proof)};
+        if (t->plans[pass] == NULL)
+            continue;
+        gyre_status status =
+            gyre_plan_prove(t->plans[pass], NULL, &proof, error);
+        if (status != GYRE_OK)
+            return status;
+        if (proof.cast_depth > *depth)
+            *depth = proof.cast_depth;
+    }
+    return GYRE_OK;
+}
+
 static gyre_status judge(trial *t, bool lse, gyre_error *error)
 {
     const gyre_problem *p = &t->plans[0]->problem;
@@ -134,7 +152,8 @@ static gyre_status judge(trial *t, bool lse, gyre_error *error)
                                   &x->options.params, count, backward, error);
     if (status == GYRE_OK)
         status = run_alone(t, error);
-    rule.cast_depth = p->ranks; /* one narrowing a hop at most */
+    if (status == GYRE_OK && rule.narrow_wire)
+        status = find_casts(t, &rule.cast_depth, error);
     if (status == GYRE_OK)
         gyre_whole_compare(&t->got, &t->reference, &t->alone, &rule,
                            &t->result);

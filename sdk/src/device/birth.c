@@ -76,6 +76,9 @@ static gyre_status find_driver(gyre_birth *b, const char **language,
     if (status != GYRE_OK)
         return status;
     driver = plugin->descriptor;
+    if (driver->size < sizeof(*driver) || driver->birth == NULL)
+        return gyre_fail(error, GYRE_UNSUPPORTED,
+                         "the module %s does not compress there", name);
     b->driver = driver->birth;
     *language = driver->language;
     return GYRE_OK;

@@ -81,9 +81,8 @@ gyre_status gyre_carrier_open(gyre_world *world,
     if (status == GYRE_NOT_FOUND)
         return gyre_fail_prefix(
             error, status,
-            "transport %.32s: there are \"threads\" and "
-            "the modules \"mpi\" (built with libopenmpi-dev)"
-            " and \"nccl\"",
+            "transport %.32s: there are \"threads\" and, as modules, \"mpi\" "
+            "(built with libopenmpi-dev) and \"nccl\" (with libnccl-dev)",
             world->backend);
     if (status != GYRE_OK)
         return status;

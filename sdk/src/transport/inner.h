@@ -3,7 +3,8 @@
  * Inside of the room; for its sources only.
  *
  *     world.c    a world, its options and names
- *     begin.c    groups: start, end, failure
+ *     begin.c    groups: start
+ *     end.c      groups: end, failure
  *     route.c    routes, and messages that meet within this process
  *     clock.c    the thread behind delays and the timeout
  *     collect.c  barrier, broadcast, gather
@@ -139,6 +140,14 @@ gyre_status gyre_flock_begin(gyre_endpoint *endpoint, uint32_t lane,
                              gyre_error *error);
 /* Post neighbouring flights of one flock, whose time has come. */
 void gyre_flight_post(gyre_flight *flights, uint32_t count);
+
+/* ---- end.c ----------------------------------------------------------- */
+
+size_t gyre_flock_bytes(uint32_t count);
+/* Not in the list of pending groups, or out of it. */
+void gyre_flock_free(gyre_flock *flock);
+/* One flight less, or the begin itself; the last one ends the group. */
+void gyre_flock_less(gyre_flock *flock);
 /* It was moved, or not (text); the delay before the end comes here. */
 void gyre_flight_moved(gyre_flight *flight, gyre_status status,
                        const char *text);

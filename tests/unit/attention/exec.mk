@@ -8,10 +8,8 @@ check_PROGRAMS += \
 	tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes
 
-attention_trial = tests/unit/attention/schedules.c \
-	tests/unit/attention/schedules.h \
-	tests/unit/attention/trial.c \
-	tests/unit/attention/trial.h
+attention_trial = tests/unit/attention/trial.c tests/unit/attention/trial.h \
+	$(attention_schedules)
 tests_unit_attention_test_hand_SOURCES = tests/unit/attention/test_hand.c \
 	$(plan_hand)
 tests_unit_attention_test_run_SOURCES = tests/unit/attention/test_run.c \

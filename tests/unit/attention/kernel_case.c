@@ -304,8 +304,12 @@ static void call(const gyre_kernel *kernel, gyre_block *block,
 
     run.scratch = aligned_alloc(64, bytes + 64);
     memset(run.scratch, 0xff, bytes); /* NaN: nothing may be read from before */
-    gyre_status status =
-        (grad ? kernel->grad : kernel->attend)(block, &run, &error);
+    gyre_status status;
+    if (how->device != NULL)
+        status = (grad ? gyre_block_device_grad
+                       : gyre_block_device_attend)(how->device, block, &error);
+    else
+        status = (grad ? kernel->grad : kernel->attend)(block, &run, &error);
     if (status != GYRE_OK)
         fail_msg("%s", error.text);
     free(run.scratch);

@@ -10,7 +10,7 @@
 #ifndef GYRE_TESTS_UNIT_ATTENTION_KERNEL_CASE_H
 #define GYRE_TESTS_UNIT_ATTENTION_KERNEL_CASE_H
 
-#include "attention/kernel.h"
+#include "attention/kernel_device.h"
 #include "../unit.h"
 
 enum { CASE_PIECES = 64 };
@@ -52,9 +52,10 @@ kernel_values case_plain(const kernel_case *c); /* in float */
 typedef struct case_how {
     const char *kernel;
     uint32_t workers;
-    uint32_t split; /* KV pieces go in this many calls; 0: one */
-    bool by_head;   /* one call a query head */
-    uint32_t gap;   /* elements between rows */
+    uint32_t split;            /* KV pieces go in this many calls; 0: one */
+    bool by_head;              /* one call a query head */
+    uint32_t gap;              /* elements between rows */
+    gyre_block_device *device; /* runs it; kernel: whose dtypes it has */
 } case_how;
 /* attend with the partial value built up, then grad with its own LSE and the
  * delta of its own O. */

@@ -132,9 +132,33 @@ static void stores(void **state)
             "gyre.fsck(path)\n");
 }
 
+static void plans(void **state)
+{
+    (void)state;
+    run_all("local plan <close> = assert(gyre.plan { ranks = 2, heads = 2,"
+            " seq = 8, name = 'own', mask = { documents = { 3, 5 } },"
+            " layout = 'documents', pass = 'forward',"
+            " schedule = function(b, rank, pass)\n"
+            " local rows, user = b:owned('Q', rank), { external = true }\n"
+            " local q = b:slot('Q', rows, user)\n"
+            " local kv = b:slot('KV', b:owned('KV', rank), user)\n"
+            " local all = b:slot('KV', b:owned('KV', 1 - rank))\n"
+            " local o = b:slot('O', b:rows('Q', { rank }), user)\n"
+            " local sum = b:slot('O*', rows)\n"
+            " b:begin('ring') b:put(kv, 1 - rank) b:get(all, 1 - rank)\n"
+            " b:end_() b:att(q, kv, sum) b:att(q, all, sum)\n"
+            " b:view(sum, { rows = rows, heads = { 0, 1 } }) b:problem()\n"
+            " end })\n"
+            "plan:bytes() plan:text() plan:show(1) plan:prove()\n"
+            "local path = folder .. '/p'\n"
+            "assert(plan:save(path, { binary = true }))\n"
+            "assert(gyre.plan { file = path }):close()\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans),
         cmocka_unit_test(pure_parts),
         cmocka_unit_test(stores),
     };

@@ -274,12 +274,12 @@ static void test_search(void **state)
     assert_null(plugin);
     assert_int_equal(gyre_plugin_each(context, note, listed, NULL), GYRE_OK);
 #ifdef GYRE_BUILTIN_PLUGINS
-    assert_string_equal(listed, "fp8:in quantize:in sign:in topk:in "
-                                "adagrad:in adam:in adamw:in hidden:some.so "
-                                "lion:in sgd:sgd.so "
-                                "2d:in allgather:in burst:in double-ring:in "
-                                "multi-ring:in ring:in tile:in tokenring:in "
-                                "ulysses:in ");
+    assert_string_equal(
+        listed, "fp8:in quantize:in sign:in topk:in "
+                "adagrad:in adam:in adamw:in hidden:some.so "
+                "lion:in sgd:sgd.so "
+                "2d:in allgather:in burst:in double-ring:in "
+                "multi-ring:in ring:in tile:in tokenring:in ulysses:in ");
 #endif
 }
 

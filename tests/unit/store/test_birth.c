@@ -333,6 +333,79 @@ static void test_same_bits_wherever_they_are_born(void **state)
     model_free(&m);
 }
 
+/* ---- threads ---------------------------------------------------------- */
+
+typedef struct giver {
+    gyre_round *round;
+    const model *m;
+    size_t first; /* of every third piece of every tensor */
+} giver;
+
+enum { GIVERS = 3, PIECE = 700 };
+
+static void *give_thirds(void *opaque)
+{
+    const giver *g = opaque;
+
+    for (size_t i = 0; i < g->m->count; i++) {
+        size_t n = (size_t)g->m->elements[i];
+        float *all = calloc(n + 1, sizeof(float));
+        fixture own = {.error = {GYRE_OK, ""}}; /* for the text alone */
+
+        gradient_fill(5, i, 0, n, all);
+        for (size_t at = g->first * PIECE;
+             at < n && !(g->m->tensors[i].flags & GYRE_TENSOR_FROZEN);
+             at += GIVERS * PIECE)
+            good(&own, give_piece(&own, g->round, i, at,
+                                  n - at < PIECE ? n - at : PIECE, all + at,
+                                  i % 4 != 3 || g->first != 1, 0));
+        free(all);
+    }
+    return NULL;
+}
+
+/* Pieces that tear grains apart come from three threads at once, of some
+ * tensors a third from the host; the round streams beside. */
+static void test_threads_give_pieces(void **state)
+{
+    snapshot end[2];
+    gyre_store_spec spec;
+    model m = {0};
+    fixture f;
+
+    (void)state;
+    model_mixed(&m);
+    for (int at_once = 0; at_once < 2; at_once++) {
+        pthread_t threads[GIVERS];
+        giver givers[GIVERS];
+        gyre_round *round;
+
+        fixture_begin(&f);
+        spec = spec_of(&m);
+        spec.compressor = "quantize";
+        spec.chunk_elements = 2048;
+        fixture_create(&f, &m, &spec, NULL);
+        round = fixture_open_round(&f, NULL);
+        for (size_t i = 0; i < GIVERS; i++) {
+            givers[i] = (giver){round, &m, i};
+            if (!at_once)
+                give_thirds(&givers[i]);
+            else
+                assert_int_equal(
+                    pthread_create(&threads[i], NULL, give_thirds, &givers[i]),
+                    0);
+        }
+        for (size_t i = 0; at_once && i < GIVERS; i++)
+            pthread_join(threads[i], NULL);
+        good(&f, gyre_round_finish(round, NULL, 0, NULL, &f.error));
+        assert_non_null(f.store->birth);
+        end[at_once] = snapshot_of(&f, &m);
+        fixture_end(&f);
+    }
+    expect_same_contents(&end[0], &end[1]);
+    model_free(&m);
+}
+
 /* ---- what cannot be done there ---------------------------------------- */
 
 /* One round from the device; every element of it is copied to the host. */
@@ -531,6 +604,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_wherever_they_are_born),
+        cmocka_unit_test(test_threads_give_pieces),
         cmocka_unit_test(test_a_codec_without_an_encoder),
         cmocka_unit_test(test_an_encoder_that_does_not_build),
         cmocka_unit_test(test_a_wrong_device_is_told),

@@ -481,8 +481,9 @@ static void test_no_compressor(void **state)
     expect_script(&s, 0);
 }
 
-/* Residuals off, volatile and committed; no clip, exact and late. */
-static void each_way(script s, double ratio)
+/* Residuals off, volatile and committed; no clip, exact and late.  As a sample
+ * every third, `first` on, so that the codecs together have all of them. */
+static void each_way(script s, double ratio, size_t first)
 {
     static const gyre_residual residuals[] = {
         GYRE_RESIDUAL_OFF, GYRE_RESIDUAL_VOLATILE, GYRE_RESIDUAL_COMMITTED};
@@ -493,6 +494,8 @@ static void each_way(script s, double ratio)
 
     for (size_t r = 0; r < 3; r++)
         for (size_t c = 0; c < 4; c++) {
+            if (unit_sampled() && (r + c) % 3 != first % 3)
+                continue;
             s.residual = residuals[r];
             s.clip = clips[c].clip;
             s.late = clips[c].late;
@@ -507,7 +510,7 @@ static void test_topk_by_the_book(void **state)
                 .setting_count = 1};
 
     (void)state;
-    each_way(s, 0.01);
+    each_way(s, 0.01, 0);
 }
 
 static void test_topk_keeps_all(void **state)
@@ -529,7 +532,7 @@ static void test_topk_global_by_the_book(void **state)
                 .barrier = true};
 
     (void)state;
-    each_way(s, 0.01);
+    each_way(s, 0.01, 1);
 }
 
 static void test_quantize(void **state)
@@ -537,7 +540,7 @@ static void test_quantize(void **state)
     script s = {.compressor = "quantize"};
 
     (void)state;
-    each_way(s, 0);
+    each_way(s, 0, 2);
 }
 
 static void test_fp8(void **state)
@@ -545,7 +548,7 @@ static void test_fp8(void **state)
     script s = {.compressor = "fp8"};
 
     (void)state;
-    each_way(s, 0);
+    each_way(s, 0, 3);
 }
 
 static void test_sign(void **state)
@@ -553,7 +556,7 @@ static void test_sign(void **state)
     script s = {.compressor = "sign"};
 
     (void)state;
-    each_way(s, 0);
+    each_way(s, 0, 4);
 }
 
 int main(void)
