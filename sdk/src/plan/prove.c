@@ -316,12 +316,16 @@ static uint32_t program_of(const gyre_prover *v, uint32_t rank)
     return v->shift != NULL ? 0 : rank;
 }
 
-static bool same_bytes(gyre_prover *v, uint32_t rank,
+/* What was counted, by phase. */
+typedef struct counted {
+    uint64_t sent[GYRE_PLAN_MAX_PHASES], received[GYRE_PLAN_MAX_PHASES];
+} counted;
+
+static bool same_bytes(gyre_prover *v, uint32_t rank, counted bytes,
                        const gyre_phase_bytes *forms, uint32_t count)
 {
     const gyre_plan *plan = v->plan;
-    uint64_t sent[GYRE_PLAN_MAX_PHASES], received[GYRE_PLAN_MAX_PHASES];
-    gyre_plan_count_bytes(plan, program_of(v, rank), sent, received);
+    uint64_t *sent = bytes.sent, *received = bytes.received;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t s = 0, r = 0;
         for (uint32_t p = 0; p < plan->phase_count; p++)
@@ -354,6 +358,7 @@ static bool count_bytes(gyre_prover *v)
 {
     const gyre_proof_options *options = v->options;
     uint64_t bytes = 0, external;
+    counted sums = {{0}, {0}};
     for (uint32_t r = 0; r < v->plan->problem.ranks; r++) {
         uint64_t memory = UINT64_MAX;
         if (program_of(v, r) == r &&
@@ -364,9 +369,11 @@ static bool count_bytes(gyre_prover *v)
             v->proof->peak_bytes = bytes;
         if (options->expect == NULL)
             continue;
+        if (program_of(v, r) == r)
+            gyre_plan_count_bytes(v->plan, r, sums.sent, sums.received);
         gyre_phase_bytes forms[GYRE_PLAN_PHASES] = {{0}};
         uint32_t count = options->expect(options->user, r, forms, &memory);
-        if (!same_bytes(v, r, forms, count))
+        if (!same_bytes(v, r, sums, forms, count))
             return false;
         if (memory != UINT64_MAX && memory != bytes)
             return gyre_prove_fail(v, r, NONE, NONE, NONE, NONE,

@@ -190,6 +190,7 @@ typedef struct search {
     gyre_shift *tries; /* still possible */
     uint32_t count, room;
     row_memo memo;
+    gyre_plan_program spare; /* arrays to be filled again */
     bool out_of_memory;
 } search;
 
@@ -281,6 +282,7 @@ static bool find_places(search *s, uint32_t side)
 
 static void drop(search *s)
 {
+    gyre_program_free(s->context, &s->spare);
     for (uint32_t side = 0; side < GYRE_SIDE_COUNT; side++)
         gyre_free(s->context, s->base.place[side],
                   (size_t)s->plan->problem.chunk_count[side] + 1,
@@ -325,6 +327,24 @@ static gyre_status emit_all(gyre_plan *plan, const gyre_plan_spec *spec,
     return status;
 }
 
+/* As gyre_plan_emit, into the arrays of the rank before: fresh ones of this
+ * size would be fresh pages each time. */
+static gyre_status emit_again(search *s, const gyre_plan_spec *spec,
+                              uint32_t rank, gyre_error *error)
+{
+    gyre_builder b;
+    gyre_plan_program *p = &b.program;
+    gyre_builder_open(&b, s->plan, rank);
+    *p = s->spare;
+    s->spare = (gyre_plan_program){0};
+    p->slot_count = p->view_count = p->op_count = 0;
+    p->group_count = p->unit_count = p->buf_count = 0;
+    if (p->view_table != NULL)
+        memset(p->view_table, 0, p->view_table_size * sizeof(*p->view_table));
+    spec->emit(spec->user, spec->pass, rank, &gyre_plan_host_table, &b);
+    return gyre_builder_close(&b, error);
+}
+
 /* *found: all ranks are alike, s->tries[0] says how. */
 static gyre_status look(search *s, const gyre_plan_spec *spec, bool *found,
                         gyre_error *error)
@@ -339,10 +359,11 @@ static gyre_status look(search *s, const gyre_plan_spec *spec, bool *found,
     }
     gyre_status status = GYRE_OK;
     for (uint32_t r = 0; good && r < ranks && status == GYRE_OK; r++) {
-        status = gyre_plan_emit(s->plan, spec, r, error);
+        status = emit_again(s, spec, r, error);
         if (status == GYRE_OK && r > 0) {
             good = sift(s, r);
-            gyre_plan_clear(s->plan, r);
+            s->spare = s->plan->programs[r];
+            s->plan->programs[r] = (gyre_plan_program){0};
         }
     }
     if (s->out_of_memory)
