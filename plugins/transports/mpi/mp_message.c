@@ -29,7 +29,9 @@ static size_t table_bytes(uint32_t room)
 
 static bool reserve(mp_world *world, uint64_t more)
 {
-    mp_world old = *world;
+    mp_part *old_parts = world->parts;
+    MPI_Request *old_requests = world->requests;
+    uint32_t old_room = world->room;
     uint64_t want = world->count + more, room = 2 * (uint64_t)world->room;
     uint8_t *block;
 
@@ -48,10 +50,11 @@ static bool reserve(mp_world *world, uint64_t more)
     world->requests = (MPI_Request *)(void *)(world->statuses + room);
     world->indices = (int *)(void *)(world->requests + room);
     if (world->count > 0) {
-        memcpy(world->parts, old.parts, old.count * sizeof(mp_part));
-        memcpy(world->requests, old.requests, old.count * sizeof(MPI_Request));
+        memcpy(world->parts, old_parts, world->count * sizeof(mp_part));
+        memcpy(world->requests, old_requests,
+               world->count * sizeof(MPI_Request));
     }
-    give(world, old.parts, table_bytes(old.room));
+    give(world, old_parts, table_bytes(old_room));
     return true;
 }
 

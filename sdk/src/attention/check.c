@@ -103,6 +103,9 @@ static gyre_status check_kinds(const checker *c, const gyre_plan_op *op)
         [GYRE_VALUE_DKV_SUM] = GYRE_VALUE_DKV};
     if (op->code == GYRE_OP_FIN ? final[a] != b : a != b)
         return wrong(c, "its views are of kinds that do not fit");
+    if (op->code == GYRE_OP_RED &&
+        slot_of(c, op->view[1])->dtype != c->plan->problem.sum_dtype)
+        return wrong(c, "a sum in the wire's dtype cannot be added to");
     if (op->code == GYRE_OP_CPY && !gyre_value_is_sum(a) &&
         slot_of(c, op->view[0])->dtype != slot_of(c, op->view[1])->dtype)
         return wrong(c, "only a sum may change its dtype in a copy");

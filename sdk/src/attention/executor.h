@@ -45,7 +45,9 @@ struct gyre_executor {
     uint32_t lane_first[GYRE_PLAN_LANES], lane_at[GYRE_PLAN_LANES];
     bool lane_busy[GYRE_PLAN_LANES];
     uint32_t ended_count;
-    uint32_t pending; /* groups begun whose callback has not returned */
+    bool one_queue;      /* the world's: groups begin in program order */
+    uint32_t next_group; /* to begin, then */
+    uint32_t pending;    /* groups begun whose callback has not returned */
     bool pumping, again;
     bool queue_open;
     gyre_status status; /* the first that went wrong */

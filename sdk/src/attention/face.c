@@ -184,6 +184,20 @@ static gyre_status keep_slopes(gyre_attention *a,
     return GYRE_OK;
 }
 
+gyre_status gyre_attention_give_up(gyre_world *world, gyre_status status,
+                                   const gyre_error *error)
+{
+    gyre_endpoint *endpoint;
+    uint32_t first, count;
+    gyre_transport_local(world, &first, &count);
+    if (count < gyre_transport_ranks(world) &&
+        gyre_transport_endpoint(world, first, &endpoint, NULL) == GYRE_OK)
+        gyre_transport_abort(endpoint, status,
+                             error != NULL ? error->text
+                                           : gyre_status_text(status));
+    return status;
+}
+
 gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
                                 const gyre_attention_options *given,
                                 gyre_attention **out, gyre_error *error)
@@ -191,10 +205,10 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
     gyre_attention_options options;
     gyre_status status = gyre_attention_take(given, &options, error);
     if (status != GYRE_OK)
-        return status;
+        return gyre_attention_give_up(world, status, error);
     gyre_attention *a = gyre_alloc_zero(context, 1, sizeof(*a));
     if (a == NULL)
-        return no_memory(error);
+        return gyre_attention_give_up(world, no_memory(error), error);
     a->context = context;
     a->world = world;
     gyre_transport_local(world, &a->first, &a->count);
@@ -214,7 +228,7 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
         status = open_executors(a, &options, pass, error);
     if (status != GYRE_OK) {
         gyre_attention_close(a);
-        return status;
+        return gyre_attention_give_up(world, status, error);
     }
     *out = a;
     return GYRE_OK;

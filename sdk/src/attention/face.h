@@ -31,6 +31,12 @@ gyre_status gyre_attention_plans(gyre_context *context,
                                  gyre_plan *made[GYRE_PASS_COUNT],
                                  const gyre_plan *plans[GYRE_PASS_COUNT],
                                  gyre_error *error);
+/* Where other processes have ranks: break the world for them, so that nobody
+ * waits for this one, which cannot go on for what `error` says.  Returns
+ * status.
+ */
+gyre_status gyre_attention_give_up(gyre_world *world, gyre_status status,
+                                   const gyre_error *error);
 gyre_executor_options
 gyre_attention_executor_options(const gyre_attention_options *options,
                                 const gyre_plan *plan);

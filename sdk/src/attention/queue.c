@@ -118,6 +118,7 @@ static void begin_group(gyre_executor *x, uint32_t unit)
     gyre_flight *flight = &x->flights[group];
     gyre_error error;
     start(x, unit);
+    x->next_group = group + 1;
     x->pending++;
     pthread_mutex_unlock(&x->lock);
     gyre_status status = gyre_flight_load(x, group, flight, &error);
@@ -150,6 +151,9 @@ static void pump(gyre_executor *x)
             uint32_t unit = startable(x, lane);
             if (unit == x->program->unit_count ||
                 unit_of(x, unit)->group == GYRE_NO_VIEW)
+                continue;
+            /* The proof of one lane is for program order. */
+            if (x->one_queue && unit_of(x, unit)->group != x->next_group)
                 continue;
             begin_group(x, unit);
             x->again = true;
@@ -242,6 +246,7 @@ static void restart(gyre_executor *x)
     for (uint32_t i = 0; i < x->program->buf_count; i++)
         x->tenants[i] = GYRE_NO_VIEW;
     x->ended_count = 0;
+    x->next_group = 0;
     x->status = GYRE_OK;
 }
 
@@ -327,6 +332,7 @@ static void name_spans(gyre_executor *x)
 gyre_status gyre_queue_open(gyre_executor *x, gyre_error *error)
 {
     const gyre_plan_program *p = x->program;
+    x->one_queue = gyre_transport_one_queue(gyre_transport_world(x->endpoint));
     gyre_status status = find_phases(x, error);
     if (status == GYRE_OK)
         status = gyre_plan_order_make(x->plan, x->rank, &x->order, error);

@@ -43,7 +43,8 @@ static gyre_status prepare(trial *t, gyre_world *world, gyre_error *error)
     gyre_status status =
         gyre_attention_plans(t->context, &t->options, t->made, t->plans, error);
     if (status != GYRE_OK)
-        return status;
+        return world == NULL ? status
+                             : gyre_attention_give_up(world, status, error);
     t->options.forward = t->plans[0];
     t->options.backward = t->plans[1];
     status = open_world(t, world, error);

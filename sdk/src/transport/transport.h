@@ -97,6 +97,11 @@ uint32_t gyre_transport_ranks(const gyre_world *world);
 void gyre_transport_local(const gyre_world *world, uint32_t *first,
                           uint32_t *count);
 const char *gyre_transport_backend(const gyre_world *world);
+/* Whether groups of all lanes go through one queue, in the order in which they
+ * are begun (nccl): ranks must then begin them in an order that fits together,
+ * as program order of a plan does that is proven safe on one lane.  Any
+ * thread. */
+bool gyre_transport_one_queue(const gyre_world *world);
 
 /* The endpoint of a rank that is here; owned by the world.  Any thread. */
 gyre_status gyre_transport_endpoint(gyre_world *world, uint32_t rank,

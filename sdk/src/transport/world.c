@@ -233,6 +233,11 @@ const char *gyre_transport_backend(const gyre_world *world)
     return world->backend;
 }
 
+bool gyre_transport_one_queue(const gyre_world *world)
+{
+    return world->carrier != NULL && world->carrier->whole_groups;
+}
+
 gyre_status gyre_transport_endpoint(gyre_world *world, uint32_t rank,
                                     gyre_endpoint **out, gyre_error *error)
 {

@@ -23,3 +23,8 @@ tests_unit_attention_test_face_SOURCES = tests/unit/attention/test_face.c \
 tests_unit_attention_test_face_LDADD = $(LDADD) -lm
 tests_unit_attention_test_fail_SOURCES = tests/unit/attention/test_fail.c \
 	$(attention_trial) $(plan_hand)
+
+# Many plans in little memory: the sanitizer builds run them.
+slow_tests += tests/unit/attention/test_exact tests/unit/attention/test_run \
+	tests/unit/attention/test_shapes tests/unit/attention/test_proofs \
+	tests/unit/attention/test_mutants

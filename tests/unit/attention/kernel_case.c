@@ -415,7 +415,7 @@ static void check(const char *what, const char *of, const double *got,
     double error = values_error(got, ref, n);
 
     bound = bound > floor ? bound : floor;
-    if (!(error <= bound))
+    if (!isfinite(bound) || !(error <= bound))
         fail_msg("%s: %s is off by %g, at most %g (largest %g)", what, of,
                  error, bound, values_most(ref, n));
 }
