@@ -54,7 +54,7 @@ static void print_chunks(const gyre_plan_part *part, char *text, size_t size)
 {
     size_t used = strlen(text);
 
-    for (uint32_t i = 0; i < part->chunk_count && used + 12 < size; i++) {
+    for (uint32_t i = 0; i < part->chunk_count && used + 26 < size; i++) {
         uint32_t from = i;
 
         while (i + 1 < part->chunk_count &&
@@ -67,7 +67,7 @@ static void print_chunks(const gyre_plan_part *part, char *text, size_t size)
                                  from > 0 ? " " : "", part->chunks[from],
                                  part->chunks[i]);
     }
-    if (used + 12 >= size && part->chunk_count > 8)
+    if (used + 26 >= size && used + 3 <= size && part->chunk_count > 4)
         strcpy(text + used, "..");
 }
 

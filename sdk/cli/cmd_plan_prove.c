@@ -111,6 +111,10 @@ static int report_text(const verdict *v)
             cli_bytes((double)v->peak, bytes), v->cast_depth,
             v->one_lane ? "" : ", needs more than one communication lane");
         printf("sent %s", cli_bytes((double)v->sent, bytes));
+        if (v->quotient) {
+            printf("; --expanded tells what of it is of use\n");
+            return CLI_GOOD;
+        }
         printf("; of no use to the receiver %s",
                cli_bytes((double)v->unused, bytes));
         printf(", to anyone %s\nlargest work is %.3f of the mean\n",
@@ -129,8 +133,9 @@ static int report_text(const verdict *v)
 
 /* ---- what is proven ------------------------------------------------------ */
 
-/* Beyond this a backward plan is not held against its forward plan: keeping one
- * of all ranks takes longer than the proof. */
+/* Up to this every rank is proven; beyond it one for all where they are alike,
+ * and a backward plan is not held against its forward plan: keeping one of all
+ * ranks takes longer than the proof. */
 enum { HELD_RANKS = 64 };
 
 typedef struct prove_ask {
@@ -163,9 +168,10 @@ static int prove_file(prove_ask *p, const char *path, verdict *v)
 /* With the schedule's own closed forms of bytes and memory. */
 static int prove_pass(prove_ask *p, uint32_t pass, verdict *v)
 {
-    gyre_proof_options options = {.size = sizeof(options),
-                                  .byte_cost = p->byte_cost,
-                                  .expanded = p->expanded};
+    gyre_proof_options options = {
+        .size = sizeof(options),
+        .byte_cost = p->byte_cost,
+        .expanded = p->expanded || p->ask.request.ranks <= HELD_RANKS};
     gyre_proof proof = {.size = sizeof(proof)};
     gyre_error error = {0};
     gyre_plan *forward = NULL;

@@ -61,7 +61,8 @@ static int check(const double *values, const gyre_problem *p, char *text,
     if (s.heads > p->heads)
         return form_say(text, size,
                         "heads = %u ranks cannot share %u heads; heads = %s "
-                        "would work with %u ranks",
+                        "would work with %u ranks, with context = 0 for the "
+                        "others",
                         s.heads, p->heads,
                         form_divisors(p->ranks, p->heads, 1, list), p->ranks);
     if (s.window > 0 && s.context % s.window != 0)

@@ -4,17 +4,17 @@
  * travels goes round a ring, the other side is gathered; the bytes are the
  * same.
  *
- * a = 1 is a ring; the least bytes are near a = sqrt(P K / H) forward and
+ * a = 1 is a ring; the least elements are near a = sqrt(P K / H) forward and
  * sqrt(4 P K / (3 H)) backward, so that the two passes have tiles of their own.
  */
 #define GY_SCHEDULE
 #define GY_PARAMETERS(P)                                                  \
     P(a, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                          \
-      "blocks of Q of a rank; 0: the least bytes")                        \
+      "blocks of Q of a rank; 0: the least elements")                     \
     P(c, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                          \
       "blocks of KV of a rank; 0: ranks / a")                             \
     P(a_backward, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                 \
-      "a in the backward pass; 0: as forward, or the least bytes")        \
+      "a in the backward pass; 0: as forward, or the least elements")     \
     P(c_backward, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                 \
       "c in the backward pass; 0: ranks / a_backward")                    \
     P(travels, GYRE_STRUCTURAL, GYRE_CHOICE(0, "kv|q|burst"),             \

@@ -55,6 +55,13 @@ gyre_status gyre_attention_plans(gyre_context *context,
         plans[1] = options->forward_only ? NULL : options->backward;
         for (uint32_t pass = 0; pass < 2 && status == GYRE_OK; pass++)
             status = check_given(plans[pass], pass, error);
+        if (status == GYRE_OK && plans[1] != NULL &&
+            !gyre_plan_same_problem(plans[0], plans[1]))
+            status = gyre_fail(error, GYRE_INVALID,
+                               "attention options: plans '%s' and '%s' are not "
+                               "of one problem: compare them with gyre plan "
+                               "diff",
+                               plans[0]->name, plans[1]->name);
         return status;
     }
     gyre_plan_request request = {0};

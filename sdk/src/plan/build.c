@@ -153,6 +153,8 @@ static uint32_t slot(gyre_builder *b, const gyre_plan_slot *given)
                p->slot_count);
     else if (gyre_dtype_bytes((gyre_dtype)given->dtype) == 0)
         refuse(b, GYRE_PLAN, "there is no dtype %u", given->dtype);
+    else if (given->flags & ~(uint32_t)(GYRE_SLOT_EXTERNAL | GYRE_SLOT_SAVED))
+        refuse(b, GYRE_PLAN, "slot %u has unknown flags", p->slot_count);
     else if (given->buf != GYRE_NEW_BUF && given->buf >= p->buf_count)
         refuse(b, GYRE_PLAN, "there is no buf %u", given->buf);
     if (b->status != GYRE_OK)
@@ -271,11 +273,11 @@ static uint32_t phase_index(gyre_builder *b, const char *phase)
     for (uint32_t i = 0; i < plan->phase_count; i++)
         if (strcmp(plan->phases[i], phase) == 0)
             return i;
-    if (plan->phase_count == GYRE_PLAN_MAX_PHASES || length == 0 ||
+    if (plan->phase_count == GYRE_PLAN_PHASES || length == 0 ||
         length >= GYRE_PLAN_PHASE_BYTES) {
         refuse(b, GYRE_PLAN,
                "phase names are 1 to 15 letters, at most %u of them",
-               GYRE_PLAN_MAX_PHASES);
+               GYRE_PLAN_PHASES);
         return 0;
     }
     memcpy(plan->phases[plan->phase_count], phase, length + 1);

@@ -44,9 +44,38 @@ static gyre_status check_counts(const gyre_problem *p, gyre_error *error)
     return GYRE_OK;
 }
 
+/* a *= b; false beyond 2^62. */
+static bool times(uint64_t *a, uint64_t b)
+{
+    return gyre_mul(*a, b, a) && *a <= UINT64_C(1) << 62;
+}
+
+/* So that no sum of bytes over all ranks, and no count of (q, k) pairs, can
+ * overflow later. */
+static gyre_status check_size(const gyre_problem *p, gyre_error *error)
+{
+    uint64_t most = p->tokens[GYRE_SIDE_Q] > p->tokens[GYRE_SIDE_KV]
+                        ? p->tokens[GYRE_SIDE_Q]
+                        : p->tokens[GYRE_SIDE_KV];
+    uint64_t bytes = most, pairs = p->tokens[GYRE_SIDE_Q];
+    if (times(&bytes, p->batch) && times(&bytes, p->heads) &&
+        times(&bytes, (uint64_t)p->head_dim + p->v_head_dim) &&
+        times(&bytes, 8) && times(&bytes, p->ranks) &&
+        times(&pairs, p->tokens[GYRE_SIDE_KV]) && times(&pairs, p->batch) &&
+        times(&pairs, p->heads))
+        return GYRE_OK;
+    return gyre_fail(error, GYRE_INVALID,
+                     "%llu tokens, batch %u, %u heads of %u and %u, %u ranks: "
+                     "more than 2^62 bytes or pairs in all",
+                     (unsigned long long)most, p->batch, p->heads, p->head_dim,
+                     p->v_head_dim, p->ranks);
+}
+
 gyre_status gyre_problem_complete(gyre_problem *problem, gyre_error *error)
 {
     gyre_status status = check_counts(problem, error);
+    if (status == GYRE_OK)
+        status = check_size(problem, error);
     if (status != GYRE_OK)
         return status;
     uint32_t dtype = problem->dtype;
@@ -60,13 +89,15 @@ gyre_status gyre_problem_complete(gyre_problem *problem, gyre_error *error)
     problem->size = sizeof(*problem);
     problem->sum_dtype = dtype == GYRE_F64 ? GYRE_F64 : GYRE_F32;
     problem->stat_dtype = problem->sum_dtype;
-    if (dtype == GYRE_F64)
-        problem->wire_dtype = GYRE_F64;
+    if (dtype == GYRE_F64 && problem->wire_dtype == GYRE_F32)
+        problem->wire_dtype = GYRE_F64; /* f32 is what it is by default */
     uint32_t wire = problem->wire_dtype;
-    if (wire != problem->sum_dtype && wire != GYRE_BF16 && wire != GYRE_F16)
-        return gyre_fail(error, GYRE_INVALID,
-                         "wire dtype must be %s, bf16 or f16",
-                         gyre_dtype_name((gyre_dtype)problem->sum_dtype));
+    bool narrow = wire == GYRE_BF16 || wire == GYRE_F16;
+    if (wire != problem->sum_dtype && (dtype == GYRE_F64 || !narrow))
+        return gyre_fail(error, GYRE_INVALID, "wire dtype must be %s%s",
+                         gyre_dtype_name((gyre_dtype)problem->sum_dtype),
+                         dtype == GYRE_F64 ? " as the tensors are"
+                                           : ", bf16 or f16");
     problem->dtype_bytes = (uint32_t)gyre_dtype_bytes((gyre_dtype)dtype);
     problem->wire_bytes = (uint32_t)gyre_dtype_bytes((gyre_dtype)wire);
     problem->sum_bytes =

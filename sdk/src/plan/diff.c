@@ -94,6 +94,19 @@ static bool same_blocks(const gyre_mask *a, const gyre_mask *b)
                   (size_t)a->block_rows * a->block_columns) == 0;
 }
 
+bool gyre_plan_same_problem(const gyre_plan *one, const gyre_plan *other)
+{
+    const gyre_problem *a = &one->problem, *b = &other->problem;
+    const gyre_mask *m = one->mask, *n = other->mask;
+    return a->ranks == b->ranks && a->batch == b->batch &&
+           a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->head_dim == b->head_dim && a->v_head_dim == b->v_head_dim &&
+           a->dtype == b->dtype && a->wire_dtype == b->wire_dtype &&
+           same_chunks(a, b, GYRE_SIDE_Q) && same_chunks(a, b, GYRE_SIDE_KV) &&
+           m->causal == n->causal && m->window == n->window &&
+           same_documents(m, n) && same_blocks(m, n);
+}
+
 static void compare_problem(differ *d)
 {
     const gyre_problem *a = &d->one->problem, *b = &d->other->problem;

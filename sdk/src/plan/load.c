@@ -114,6 +114,9 @@ static gyre_status take_mask(loader *l, const gyre_record *r)
     if (blocks > MOST_BLOCKS)
         return REFUSE(l, "%u x %u blocks: at most %d", m->block_rows,
                       m->block_columns, MOST_BLOCKS);
+    if (blocks == 0 && (m->block_q | m->block_k) != 0)
+        return REFUSE(l, "%u x %u blocks: at least 1 x 1, or no blocks",
+                      m->block_rows, m->block_columns);
     if (blocks == 0)
         return GYRE_OK;
     l->block_room = (size_t)blocks;

@@ -222,6 +222,10 @@ uint64_t gyre_slot_bytes(const gyre_plan *plan, const gyre_plan_slot *slot);
 uint64_t gyre_view_bytes(const gyre_plan *plan,
                          const gyre_plan_program *program, uint32_t view);
 
+/* Two plans are for the same problem: ranks, sizes, dtypes and chunks; and the
+ * same mask (diff.c). */
+bool gyre_plan_same_problem(const gyre_plan *one, const gyre_plan *other);
+
 /* ---- order (order.c) -------------------------------------------------- */
 
 /*

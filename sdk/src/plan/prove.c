@@ -419,10 +419,9 @@ static bool saved_agree(gyre_prover *v)
     const gyre_plan *forward = v->options->forward;
     if (forward == NULL || v->plan->pass != GYRE_PASS_BACKWARD)
         return true;
-    if (forward->problem.ranks != v->plan->problem.ranks)
+    if (!gyre_plan_same_problem(forward, v->plan))
         return gyre_prove_fail(v, 0, NONE, NONE, NONE, NONE,
-                               "the forward plan has %u ranks",
-                               forward->problem.ranks);
+                               "the forward plan is of another problem");
     for (uint32_t r = 0; r < v->ranks; r++) {
         const gyre_plan_program *p = &v->plan->programs[r];
         for (uint32_t s = 0; s < p->slot_count; s++)

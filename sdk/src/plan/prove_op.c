@@ -530,6 +530,14 @@ static bool move_shifted(const effect *get, gyre_prove_view *a,
     uint32_t side = gyre_value_side(a->slot->kind);
     uint32_t other = side == GYRE_SIDE_Q ? GYRE_SIDE_KV : GYRE_SIDE_Q;
     uint32_t from = 0;
+    /* All heads stay all heads, but which of them a sum has got would have to
+     * move: for the expanded proof to say. */
+    if (gyre_value_is_sum(a->slot->kind) && a->view->h0 == 0 &&
+        a->view->h1 == v->plan->problem.heads &&
+        gyre_shift_heads(v->shift, by) != 0)
+        return gyre_prove_fail(v, get->rank, get->op, GYRE_NO_VIEW,
+                               GYRE_NO_VIEW, GYRE_NO_VIEW,
+                               "sums of all heads go to a rank of other heads");
     for (uint32_t i = 0; i < a->count; i++) {
         uint32_t *x = gyre_prove_row(a, i, &from), at = 0;
         uint32_t chunk = gyre_shift_chunk(v->shift, side, a->rows[i], by);

@@ -395,7 +395,8 @@ gyre_status gyre_plan_prove_spec(gyre_context *context,
         return status;
     bool alike = false;
     gyre_proof proof = {0};
-    if (s.plan->problem.ranks > 1 && (options == NULL || !options->expanded))
+    if (s.plan->problem.ranks > 1 &&
+        (options == NULL || (!options->expanded && options->forward == NULL)))
         status = look(&s, spec, &alike, error);
     if (status == GYRE_OK && alike)
         status = prove_one(&s, options, &proof, error);

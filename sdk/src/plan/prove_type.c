@@ -65,6 +65,11 @@ static bool slot_type(type_walk *w, uint32_t s)
                                "slot %u (%s) is %s, not %s", s, name,
                                gyre_dtype_name((gyre_dtype)slot->dtype),
                                gyre_dtype_name((gyre_dtype)want));
+    if (slot->flags != 0 && gyre_value_is_sum(slot->kind))
+        return gyre_prove_fail(w->v, w->rank, NONE, NONE, NONE, NONE,
+                               "slot %u (%s) is a sum: nobody outside the plan "
+                               "has one",
+                               s, name);
     if ((slot->flags & GYRE_SLOT_EXTERNAL) &&
         (slot->rows != w->plan->owned[gyre_value_side(slot->kind)][w->rank] ||
          slot->h0 != 0 || slot->h1 != problem->heads ||

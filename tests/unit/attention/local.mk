@@ -10,7 +10,8 @@ check_PROGRAMS += \
 	tests/unit/attention/test_mutants \
 	tests/unit/attention/test_plugin \
 	tests/unit/attention/test_proofs \
-	tests/unit/attention/test_prune
+	tests/unit/attention/test_prune \
+	tests/unit/attention/test_quotient
 
 attention_schedules = tests/unit/attention/counted.c \
 	tests/unit/attention/counted.h tests/unit/attention/schedules.c \

@@ -113,6 +113,23 @@ static void no_view(const gyre_plan_host *host, gyre_builder *b)
 {
     host->op(b, 0, GYRE_OP_RED, (uint32_t[]){7, 8}, 2);
 }
+static void unknown_flags(const gyre_plan_host *host, gyre_builder *b)
+{
+    host->slot(b, &(gyre_plan_slot){.kind = GYRE_VALUE_Q,
+                                    .rows = host->owned(b, GYRE_SIDE_Q, 0),
+                                    .h1 = 1,
+                                    .buf = GYRE_NEW_BUF,
+                                    .flags = 13});
+}
+static void too_many_phases(const gyre_plan_host *host, gyre_builder *b)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e",
+                                        "f", "g", "h", "i"};
+    for (int i = 0; i < 9; i++) {
+        host->begin(b, 1, names[i], GYRE_PATTERN_NONE);
+        host->end(b);
+    }
+}
 static void said_so(const gyre_plan_host *host, gyre_builder *b)
 {
     host->refuse(b, "needs an even number of ranks, 4 would do");
@@ -142,6 +159,8 @@ static void the_builder_refuses_ids_that_are_not(void **state)
         {no_lane, "no lane 8"},
         {missing_view, "view 0 of this op is missing"},
         {no_view, "no view 7"},
+        {unknown_flags, "unknown flags"},
+        {too_many_phases, "at most 8 of them"},
         {said_so, "rank 1: needs an even number of ranks, 4 would do"},
     };
     unit_memory memory = {0};
@@ -174,6 +193,7 @@ static void a_problem_is_checked(void **state)
         {2, 5, 2, GYRE_F32, GYRE_F32, "5 heads cannot share 2 KV heads"},
         {2, 2, 1, GYRE_I32, GYRE_F32, "not i32"},
         {2, 2, 1, GYRE_BF16, GYRE_F64, "wire dtype must be f32"},
+        {2, 2, 1, GYRE_F64, GYRE_BF16, "wire dtype must be f64"},
     };
     unit_memory memory = {0};
     gyre_context *context = unit_context(&memory);
@@ -194,6 +214,22 @@ static void a_problem_is_checked(void **state)
     unit_memory_check(&memory);
 }
 
+/* Sizes are counted in 64 bits later; more than that is refused here. */
+static void what_would_overflow_is_refused(void **state)
+{
+    (void)state;
+    gyre_context *context = unit_context(&(unit_memory){0});
+    gyre_plan_spec spec = hand_spec(2, 262144);
+    gyre_plan *plan = NULL;
+    gyre_error error;
+    spec.problem.batch = UINT32_C(1) << 31;
+    spec.problem.heads = spec.problem.kv_heads = 32768;
+    assert_int_equal(gyre_plan_create(context, &spec, &plan, &error),
+                     GYRE_INVALID);
+    assert_non_null(strstr(error.text, "more than 2^62"));
+    gyre_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +237,7 @@ int main(void)
         cmocka_unit_test(every_failed_request_leaves_nothing),
         cmocka_unit_test(the_builder_refuses_ids_that_are_not),
         cmocka_unit_test(a_problem_is_checked),
+        cmocka_unit_test(what_would_overflow_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
