@@ -27,4 +27,5 @@ tests_unit_attention_test_fail_SOURCES = tests/unit/attention/test_fail.c \
 # Many plans in little memory: the sanitizer builds run them.
 slow_tests += tests/unit/attention/test_exact tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes tests/unit/attention/test_proofs \
-	tests/unit/attention/test_mutants
+	tests/unit/attention/test_mutants tests/unit/attention/test_many \
+	tests/unit/attention/test_bytes tests/unit/attention/test_adjoint

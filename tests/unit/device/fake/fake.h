@@ -11,11 +11,11 @@
 #include <stddef.h>
 
 typedef struct fake_cuda {
-    int devices;       /* that the driver sees */
-    int init_result;   /* of cuInit, a CUresult */
-    size_t free_bytes; /* of the device */
-    unsigned calls;    /* that can fail, so far */
-    unsigned fail_at;  /* the one that does; 0: none */
+    int devices;              /* that the driver sees */
+    int init_result;          /* of cuInit, a CUresult */
+    size_t free_bytes;        /* of the device */
+    _Atomic unsigned calls;   /* that can fail, so far */
+    _Atomic unsigned fail_at; /* the one that does; 0: none */
     const char *failed;
     int pending; /* event queries that say "not ready" */
     /* counts */
@@ -33,8 +33,8 @@ typedef struct fake_cuda {
 } fake_cuda_state;
 
 typedef struct fake_nvrtc {
-    unsigned calls;
-    unsigned fail_at;
+    _Atomic unsigned calls;
+    _Atomic unsigned fail_at;
     int live;
     int wrong; /* an option that keeps the bits was not given */
 } fake_nvrtc_state;
@@ -44,8 +44,8 @@ typedef struct fake_opencl {
     unsigned long bytes; /* of memory */
     unsigned long fp_config;
     unsigned compiler; /* 1: there is one */
-    unsigned calls;
-    unsigned fail_at;
+    _Atomic unsigned calls;
+    _Atomic unsigned fail_at;
     int event_state; /* of a transfer: 0 complete, 3 queued, below 0 failed */
     int live;
     int wrong;

@@ -4,6 +4,7 @@
 
 #include "fake.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,9 @@ typedef struct block {
     struct block *before, *next; /* of the context's objects */
 } block;
 #define ALIVE UINT64_C(0x616c697665212121)
+
+/* A thread's, from push to pop: contexts are by thread, the counts are not. */
+static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
 
 static block *objects;
 static int pinned;
@@ -168,6 +172,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 CUresult cuCtxPushCurrent(CUcontext context)
 {
     TRY;
+    pthread_mutex_lock(&inside);
     fake_cuda.wrong += (void *)context != (void *)&fake_cuda;
     fake_cuda.depth++;
     return CUDA_SUCCESS;
@@ -177,6 +182,7 @@ CUresult cuCtxPopCurrent(CUcontext *context)
 {
     IN_CONTEXT;
     fake_cuda.depth--;
+    pthread_mutex_unlock(&inside);
     *context = (CUcontext)(void *)&fake_cuda;
     return CUDA_SUCCESS;
 }
