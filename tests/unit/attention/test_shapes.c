@@ -24,7 +24,7 @@ static void sweep(trial_case c, const uint32_t *ranks, uint32_t at_least)
     unit_memory memory = {0};
     gyre_context *context = unit_context(&memory);
     uint32_t ran = 0;
-    for (uint32_t s = 0; s < SCHEDULES; s++)
+    for (uint32_t s = 0; s < SCHEDULES; s += unit_sampled() ? 4 : 1)
         for (const uint32_t *p = ranks; *p != 0; p++) {
             c.words = schedules[s];
             c.ranks = *p;
@@ -32,7 +32,7 @@ static void sweep(trial_case c, const uint32_t *ranks, uint32_t at_least)
         }
     gyre_context_destroy(context);
     unit_memory_check(&memory);
-    if (ran < at_least)
+    if (ran < (unit_sampled() ? 1 : at_least))
         fail_msg("only %u ran", ran);
 }
 
