@@ -315,15 +315,17 @@ GYRE_API gyre_status gyre_plan_time(const gyre_plan *plan,
 /* One thing that two plans do not share. */
 typedef struct gyre_plan_difference {
     size_t size;
-    const char *what;    /* "problem", "slot", "op", "buf" */
+    const char *what;    /* "problem", "slot", "buf", "group", "op" */
     uint32_t rank;       /* GYRE_NO_VIEW: of the problem */
     uint32_t one, other; /* index in each plan; GYRE_NO_VIEW: not there */
     const char *text;    /* what it is, until the callback returns */
 } gyre_plan_difference;
 
 /*
- * Compare: the problem, then by rank the slots and ops as the shortest list of
- * those that must go and come, and the bufs where nothing else differs.
+ * Compare: the problem, then by rank the slots, groups and ops as the shortest
+ * list of those that must go and come, and the bufs where all slots are alike.
+ * Everything that a file keeps is compared but the plan's name and the numbers
+ * of row sets, views and bufs: 0 differences, and the plans do the same.
  * *count: how many; `each` may be NULL.  Any thread.  Errors: NO_MEMORY.
  */
 GYRE_API gyre_status

@@ -5,6 +5,8 @@ plan_sources = \
 	sdk/src/plan/count.c \
 	sdk/src/plan/create.c \
 	sdk/src/plan/diff.c \
+	sdk/src/plan/diff.h \
+	sdk/src/plan/diff_program.c \
 	sdk/src/plan/info.c \
 	sdk/src/plan/layout.c \
 	sdk/src/plan/load.c \
