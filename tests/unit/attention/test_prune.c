@@ -4,7 +4,10 @@
 #include "../unit.h"
 #include "schedules.h"
 
+#include "plan/plan.h"
+
 #include <stdio.h>
+#include <string.h>
 
 static gyre_context *context;
 
@@ -133,6 +136,33 @@ static void memory_shrinks_with_what_comes(void **state)
         assert_true(bytes[1][rank] < bytes[0][rank]);
 }
 
+/* The last rank's group goes by another name: it loses its PUT, so that what it
+ * has left is no all-gather, though no GET of that name changed. */
+static void both_ends_of_a_transfer_lose_their_pattern(void **state)
+{
+    (void)state;
+    static const gyre_mask causal = {.size = sizeof(causal), .causal = 1};
+    schedule_request r;
+    schedule_table(&r, 32);
+    r.request.ranks = 2;
+    r.request.tokens = 2 * 16;
+    r.request.layout = GYRE_LAYOUT_CONTIGUOUS;
+    r.request.mask = &causal;
+    gyre_plan *plan = make(&r, "allgather", GYRE_DROP_NONE);
+    gyre_plan_program *last = &plan->programs[1];
+    strcpy(plan->phases[plan->phase_count], "other");
+    assert_int_equal(last->group_count, 1);
+    assert_int_equal(last->groups[0].pattern, GYRE_PATTERN_AG);
+    last->groups[0].phase = (uint8_t)plan->phase_count++;
+    assert_int_equal(gyre_plan_prune(plan, NULL), GYRE_OK);
+    assert_int_equal(plan->programs[1].groups[0].pattern, GYRE_PATTERN_NONE);
+    gyre_proof proof;
+    assert_int_equal(gyre_plan_prove(plan, NULL, &proof, NULL), GYRE_OK);
+    if (!proof.ok)
+        fail_msg("%s", proof.reason);
+    gyre_plan_free(plan);
+}
+
 int main(void)
 {
     unit_memory memory = {0};
@@ -142,6 +172,7 @@ int main(void)
         cmocka_unit_test(a_window_leaves_the_halo),
         cmocka_unit_test(documents_send_what_they_share),
         cmocka_unit_test(memory_shrinks_with_what_comes),
+        cmocka_unit_test(both_ends_of_a_transfer_lose_their_pattern),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gyre_context_destroy(context);
