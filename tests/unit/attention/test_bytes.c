@@ -285,6 +285,71 @@ static void test_law(void **state)
             }
 }
 
+static uint64_t formula_total(const gyre_plan_request *request)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t r = 0; r < request->ranks; r++)
+        sum += formula_sent(request, r);
+    return sum;
+}
+
+/* What a tile without a number picks is as light as any. */
+static void hold_lightest(schedule_request *q, const char *options)
+{
+    uint32_t ranks = q->request.ranks;
+    uint64_t least = UINT64_MAX;
+    char words[96];
+
+    for (uint32_t a = 1; a <= ranks; a++) {
+        if (ranks % a != 0)
+            continue;
+        snprintf(words, sizeof(words), "tile a=%u%s", a, options);
+        schedule_set(context, q, words);
+        uint64_t sent = formula_total(&q->request);
+        least = sent < least ? sent : least;
+    }
+    snprintf(words, sizeof(words), "tile%s", options);
+    schedule_set(context, q, words);
+    if (formula_total(&q->request) != least)
+        fail_msg("%s, %u ranks, %u KV heads, dtype %u, wire %u, pass %u: %llu "
+                 "bytes, and %llu would do",
+                 words, ranks, q->request.kv_heads, q->request.dtype,
+                 q->request.wire_dtype, q->request.pass,
+                 (unsigned long long)formula_total(&q->request),
+                 (unsigned long long)least);
+}
+
+static void test_lightest_tile(void **state)
+{
+    static const char *const options[] = {"", " travels=q", " travels=burst",
+                                          " hops=published",
+                                          " travels=q hops=published"};
+    static const gyre_dtype types[][2] = {{GYRE_BF16, GYRE_BF16},
+                                          {GYRE_BF16, GYRE_F32},
+                                          {GYRE_F32, GYRE_F32},
+                                          {GYRE_F32, GYRE_BF16}};
+    static const uint32_t sizes[] = {1, 2, 6, 12, 16, 36};
+
+    (void)state;
+    for (uint32_t i = 0; i < 6 * 4 * 5 * 2 * 2 * 2; i++) {
+        schedule_request q;
+
+        memset(&q, 0, sizeof(q));
+        q.request.ranks = sizes[i % 6];
+        q.request.dtype = types[i / 6 % 4][0];
+        q.request.wire_dtype = types[i / 6 % 4][1];
+        q.request.heads = 8;
+        q.request.kv_heads = i / 240 % 2 ? 2 : 8;
+        q.request.pass = i / 480 % 2;
+        q.request.head_dim = 32;
+        q.request.v_head_dim = 16;
+        q.request.tokens = 4 * (uint64_t)q.request.ranks;
+        q.request.kv_tokens = i / 120 % 2 ? 3 * q.request.tokens : 0;
+        hold_lightest(&q, options[i / 24 % 5]);
+    }
+}
+
 /* ---- closed forms
  * -------------------------------------------------------------- */
 
@@ -475,13 +540,10 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_half_drop),
-        cmocka_unit_test(test_halo),
-        cmocka_unit_test(test_documents_apart),
-        cmocka_unit_test(test_law),
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_uneven_heads),
+        cmocka_unit_test(test_table), cmocka_unit_test(test_half_drop),
+        cmocka_unit_test(test_halo),  cmocka_unit_test(test_documents_apart),
+        cmocka_unit_test(test_law),   cmocka_unit_test(test_lightest_tile),
+        cmocka_unit_test(test_forms), cmocka_unit_test(test_uneven_heads),
     };
 
     return cmocka_run_group_tests(tests, open_context, close_context);
