@@ -90,24 +90,41 @@ static void a_window_leaves_the_halo(void **state)
     assert_int_equal(sent(&r, "allgather", GYRE_DROP_DEAD) * 8, all);
 }
 
-/* Documents of two blocks: the second of each needs the first. */
+/* Blocks in a row, causal: of a document of n blocks, block i makes n - 1 - i
+ * hops, n (n - 1) / 2 in all; without documents every block makes P - 1. */
+static void hold_documents(uint32_t ranks, const uint32_t *blocks,
+                           uint32_t count)
+{
+    uint64_t bounds[65] = {0}, hops = 0;
+    const gyre_documents table = {bounds, count, 0};
+    const gyre_mask packed = {.size = sizeof(packed),
+                              .causal = 1,
+                              .document_count = 1,
+                              .documents = &table};
+    schedule_request r;
+    for (uint32_t i = 0; i < count; i++) {
+        bounds[i + 1] = bounds[i] + 16 * (uint64_t)blocks[i];
+        hops += (uint64_t)blocks[i] * (blocks[i] - 1) / 2;
+    }
+    schedule_table(&r, 32);
+    r.request.ranks = ranks;
+    r.request.tokens = ranks * 16;
+    assert_int_equal(bounds[count], r.request.tokens);
+    r.request.layout = GYRE_LAYOUT_CONTIGUOUS;
+    r.request.mask = &packed;
+    assert_int_equal(sent(&r, "ring", GYRE_DROP_DEAD) * ranks * (ranks - 1),
+                     sent(&r, "ring", 0) * (int64_t)hops);
+}
+
+/* D equal documents leave (P / D - 1) / (2 (P - 1)) of the bytes, which goes to
+ * 1 / (2 D): a quarter for two, and 31 / 126 at P = 64. */
 static void documents_send_what_they_share(void **state)
 {
     (void)state;
-    static const uint64_t bounds[] = {0, 32, 64, 96, 128};
-    static const gyre_documents table = {bounds, 4, 0};
-    static const gyre_mask packed = {.size = sizeof(packed),
-                                     .causal = 1,
-                                     .document_count = 1,
-                                     .documents = &table};
-    schedule_request r;
-    schedule_table(&r, 32);
-    r.request.ranks = 8;
-    r.request.tokens = 8 * 16;
-    r.request.layout = GYRE_LAYOUT_CONTIGUOUS;
-    r.request.mask = &packed;
-    assert_int_equal(sent(&r, "ring", GYRE_DROP_DEAD) * 14,
-                     sent(&r, "ring", 0));
+    hold_documents(8, (const uint32_t[]){2, 2, 2, 2}, 4); /* 1 / 14 */
+    hold_documents(8, (const uint32_t[]){4, 4}, 2);       /* 3 / 14 */
+    hold_documents(4, (const uint32_t[]){3, 1}, 2);       /* 1 / 4 */
+    hold_documents(64, (const uint32_t[]){32, 32}, 2);    /* 31 / 126 */
 }
 
 /* Buffers shrink to what still comes. */
