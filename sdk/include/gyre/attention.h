@@ -89,7 +89,7 @@ typedef struct gyre_attention_options {
      * see gyre_attention_memory.  0: off. */
     uint32_t tiles;
     const char *kernel; /* NULL: by dtype; "f64", "f32", "bf16", "count", ... */
-    double scale;       /* 0: 1 / sqrt(head_dim) */
+    double scale;       /* 0: 1 / sqrt(head_dim); finite in the dtype of sums */
     double dropout;     /* 0 <= p < 1 */
     uint64_t seed; /* of dropout: a pair (batch, head, q, k) is kept or not,
                       whatever the schedule */
@@ -104,8 +104,8 @@ typedef struct gyre_attention_options {
     double flops;
 } gyre_attention_options;
 
-/* Makes the plans and takes all memory.  Errors: INVALID, PLAN, NOT_FOUND,
- * PARAMETER, UNSUPPORTED, NO_MEMORY.  The world outlives it. */
+/* Makes the plans and takes all memory.  Errors: INVALID, RANGE, PLAN,
+ * NOT_FOUND, PARAMETER, UNSUPPORTED, NO_MEMORY.  The world outlives it. */
 GYRE_API gyre_status gyre_attention_open(gyre_context *context,
                                          gyre_world *world,
                                          const gyre_attention_options *options,
@@ -200,7 +200,11 @@ GYRE_API gyre_status gyre_attention_ledger(
  *     f64               1e-12 of the largest value of the tensor
  *     f32, bf16         twice the error of one rank with the same kernel, at
  *                       least 4 eps of the largest value
- *     ... bf16 wire     (1 + cast depth) / 256 of the largest value
+ *     ... bf16 wire     (1 + cast depth) / 256 of the largest value: that of
+ *                       forward for O, of both passes for gradients; LSE is
+ *                       f32 there, too
+ *
+ * What is not finite is wrong, also where one rank has it, too.
  *
  * and the bytes that each rank moved with the plan's.  With "mpi" rank 0 makes
  * the comparison and all ranks get its result.

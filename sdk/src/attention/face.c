@@ -109,6 +109,20 @@ static gyre_status no_memory(gyre_error *error)
     return gyre_fail(error, GYRE_NO_MEMORY, "no memory for an attention");
 }
 
+/* Before anything runs: a kernel that refuses it in a forward breaks the world.
+ */
+static gyre_status check_scale(const gyre_attention *a, double scale,
+                               gyre_error *error)
+{
+    gyre_dtype sum = (gyre_dtype)a->plans[0]->problem.sum_dtype;
+    if (gyre_scale_fits(scale, sum))
+        return GYRE_OK;
+    return gyre_fail(error, GYRE_RANGE,
+                     "attention options: scale is %g: a finite number in %s, "
+                     "or 0 for 1/sqrt(head dim)",
+                     scale, gyre_dtype_name(sum));
+}
+
 static gyre_status check_ranks(const gyre_attention *a, gyre_error *error)
 {
     uint32_t ranks = gyre_transport_ranks(a->world);
@@ -224,6 +238,8 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
     status = gyre_attention_plans(context, &options, a->made, a->plans, error);
     if (status == GYRE_OK)
         status = check_ranks(a, error);
+    if (status == GYRE_OK)
+        status = check_scale(a, options.scale, error);
     if (status == GYRE_OK)
         status = list_chunks(a, error);
     if (status == GYRE_OK)

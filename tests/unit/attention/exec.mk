@@ -5,8 +5,10 @@ check_PROGRAMS += \
 	tests/unit/attention/test_face \
 	tests/unit/attention/test_fail \
 	tests/unit/attention/test_hand \
+	tests/unit/attention/test_narrow \
 	tests/unit/attention/test_run \
-	tests/unit/attention/test_shapes
+	tests/unit/attention/test_shapes \
+	tests/unit/attention/test_trial
 
 attention_trial = tests/unit/attention/trial.c tests/unit/attention/trial.h \
 	$(attention_schedules)
@@ -16,6 +18,10 @@ tests_unit_attention_test_run_SOURCES = tests/unit/attention/test_run.c \
 	$(attention_trial)
 tests_unit_attention_test_shapes_SOURCES = \
 	tests/unit/attention/test_shapes.c $(attention_trial)
+tests_unit_attention_test_narrow_SOURCES = \
+	tests/unit/attention/test_narrow.c $(attention_trial)
+tests_unit_attention_test_trial_SOURCES = tests/unit/attention/test_trial.c \
+	$(attention_trial)
 tests_unit_attention_test_exact_SOURCES = \
 	tests/unit/attention/test_exact.c $(attention_trial)
 tests_unit_attention_test_face_SOURCES = tests/unit/attention/test_face.c \
@@ -28,4 +34,5 @@ tests_unit_attention_test_fail_SOURCES = tests/unit/attention/test_fail.c \
 slow_tests += tests/unit/attention/test_exact tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes tests/unit/attention/test_proofs \
 	tests/unit/attention/test_mutants tests/unit/attention/test_many \
-	tests/unit/attention/test_bytes tests/unit/attention/test_adjoint
+	tests/unit/attention/test_bytes tests/unit/attention/test_adjoint \
+	tests/unit/attention/test_narrow
