@@ -24,6 +24,7 @@ cli_tests += \
 	tests/cli/plan.test \
 	tests/cli/plugins.test \
 	tests/cli/ranks.test \
+	tests/cli/ranks_gpt.test \
 	tests/cli/ranks_mpi.test \
 	tests/cli/run.test \
 	tests/cli/store.test \

@@ -66,6 +66,19 @@ GYRE_API void gyre_world_close(gyre_world *world);
  * on.  Any thread. */
 GYRE_API uint32_t gyre_world_size(const gyre_world *world, uint32_t *first,
                                   uint32_t *count);
+/* What every rank holds, to every process: `bytes[r]` of rank r, rank after
+ * rank in `all`, where those of the ranks that are here lie already.  All
+ * processes call with the same bytes; with one rank's alone it is a broadcast.
+ * No ledger counts it.  Errors: INVALID; RANGE when the sum does not fit;
+ * NO_MEMORY; what broke the world.  After an error it is broken for the others
+ * as well. */
+GYRE_API gyre_status gyre_world_gather(gyre_world *world, const size_t *bytes,
+                                       void *all, gyre_error *error);
+/* For a process that cannot go on: breaks the world, so that the others get
+ * "rank R gave up: " and `why` where they would wait.  status: of that error,
+ * OK stands for STOPPED.  Any thread; the first call counts. */
+GYRE_API void gyre_world_give_up(gyre_world *world, gyre_status status,
+                                 const char *why);
 
 /* ---- attention --------------------------------------------------------- */
 
