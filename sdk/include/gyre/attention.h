@@ -101,11 +101,15 @@ typedef struct gyre_attention_options {
      * as tokens fits everything.  Costs memory and bytes by that factor,
      * see gyre_attention_memory.  0: off. */
     uint32_t tiles;
-    const char *kernel; /* NULL: by dtype; "f64", "f32", "bf16", "count", ... */
-    double scale;       /* 0: 1 / sqrt(head_dim); finite in the dtype of sums */
-    double dropout;     /* 0 <= p < 1 */
-    uint64_t seed; /* of dropout: a pair (batch, head, q, k) is kept or not,
-                      whatever the schedule */
+    /* NULL: by dtype; "f64", "f32", "bf16", "count"; or blocks on a device:
+     * "opencl" and "cuda", with ":N" for another than the first, of f32 or
+     * bf16.  Each rank and pass opens it for itself; where it is missing, open
+     * fails. */
+    const char *kernel;
+    double scale;   /* 0: 1 / sqrt(head_dim); finite in the dtype of sums */
+    double dropout; /* 0 <= p < 1 */
+    uint64_t seed;  /* of dropout: a pair (batch, head, q, k) is kept or not,
+                       whatever the schedule */
     const float *slopes; /* [heads] of ALiBi: - slope |q - k|; or NULL */
     uint64_t delay;      /* ns at most before each computing op, for tests */
     uint64_t delay_seed;
@@ -176,7 +180,8 @@ typedef struct gyre_attention_cost {
     uint64_t external[GYRE_PASS_COUNT]; /* of them the user's tensors */
     uint64_t saved;                     /* of backward's: kept by forward */
     uint64_t leaves[GYRE_PASS_COUNT];   /* more, for deterministic mode */
-    uint64_t scratch[GYRE_PASS_COUNT];  /* of the kernel */
+    uint64_t scratch[GYRE_PASS_COUNT];  /* of the kernel; a device
+                                           takes as much again */
     uint64_t sent[GYRE_PASS_COUNT], received[GYRE_PASS_COUNT];
     uint64_t leaves_sent[GYRE_PASS_COUNT]; /* beyond sent, for deterministic
                                               mode */

@@ -6,6 +6,8 @@ check_PROGRAMS += \
 	tests/unit/attention/test_fail \
 	tests/unit/attention/test_hand \
 	tests/unit/attention/test_narrow \
+	tests/unit/attention/test_on_cuda \
+	tests/unit/attention/test_on_device \
 	tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes \
 	tests/unit/attention/test_trial
@@ -14,6 +16,11 @@ attention_trial = tests/unit/attention/trial.c tests/unit/attention/trial.h \
 	$(attention_schedules)
 tests_unit_attention_test_hand_SOURCES = tests/unit/attention/test_hand.c \
 	$(plan_hand)
+tests_unit_attention_test_on_device_SOURCES = \
+	tests/unit/attention/test_on_device.c $(attention_trial)
+tests_unit_attention_test_on_cuda_SOURCES = \
+	tests/unit/attention/test_on_cuda.c $(attention_trial)
+tests_unit_attention_test_on_cuda_LDADD = $(LDADD) -lm
 tests_unit_attention_test_run_SOURCES = tests/unit/attention/test_run.c \
 	$(attention_trial)
 tests_unit_attention_test_shapes_SOURCES = \
@@ -36,3 +43,5 @@ slow_tests += tests/unit/attention/test_exact tests/unit/attention/test_run \
 	tests/unit/attention/test_mutants tests/unit/attention/test_many \
 	tests/unit/attention/test_bytes tests/unit/attention/test_adjoint \
 	tests/unit/attention/test_narrow
+# Compiles programs at run time.
+slow_tests += tests/unit/attention/test_on_device
