@@ -127,13 +127,13 @@ static void fixed_tiles_give_the_same_bits(void **state)
     uint64_t first[GYRE_TRIAL_TENSORS] = {0};
     trial_case c = problem;
     c.kernel = compute;
-    c.tokens = 8;
+    c.tokens = 6;
     c.batch = 1;
-    c.heads = 4;
-    c.kv_heads = 2;
-    c.tiles = 8;
+    c.heads = 2;
+    c.kv_heads = 1;
+    c.tiles = 6;
     c.ranks = 4;
-    for (uint32_t s = 0; s < NAMED; s++) {
+    for (uint32_t s = 0; s < NAMED; s += unit_sampled() ? 3 : 1) {
         gyre_trial trial;
         c.words = schedules[s];
         c.layout = s % 2;
