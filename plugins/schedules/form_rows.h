@@ -15,6 +15,7 @@ typedef struct form {
     const gyre_radix *radix;
     gyre_radix_digit digit[FORM_DIGITS];
     int64_t at[FORM_DIGITS];
+    uint32_t rank;
     int backward, cast;
     uint32_t side;     /* that moves in the ring */
     uint64_t own[2];   /* tokens by side: of this rank, */
@@ -129,6 +130,7 @@ FORM_ form form_of(const gyre_problem *p, const gyre_radix *radix,
                    uint32_t pass, uint32_t rank)
 {
     form f = {.p = p,
+              .rank = rank,
               .radix = radix,
               .digit = {radix->heads, radix->q_gather, radix->kv_gather,
                         radix->outer, radix->inner},

@@ -98,6 +98,10 @@ typedef struct gyre_plan_request {
     void (*emit)(void *user, uint32_t pass, uint32_t rank,
                  const gyre_plan_host *host, gyre_builder *builder);
     void *emit_user;
+    /* Ranks of a node: rank r is on node r / node, and bytes between nodes are
+     * counted by themselves [0: all on one]. */
+    uint32_t node;
+    uint32_t reserved;
 } gyre_plan_request;
 
 /* Find the plugin, check settings and problem, lay the tokens out, emit every
@@ -122,7 +126,8 @@ typedef struct gyre_plan_info {
 
 /* Set info->size first; fields beyond it are not written.  Any thread. */
 GYRE_API void gyre_plan_get_info(const gyre_plan *plan, gyre_plan_info *info);
-/* Bytes counted op by op; out[GYRE_PLAN_PHASES].  Phases without bytes on this
+/* Bytes counted op by op, by link: all, and those between nodes;
+ * out[GYRE_PLAN_PHASES].  Phases without bytes on this
  * rank are left out.  Errors: RANGE. */
 GYRE_API gyre_status gyre_plan_rank_bytes(const gyre_plan *plan, uint32_t rank,
                                           gyre_phase_bytes *out,

@@ -53,6 +53,8 @@ typedef struct gyre_problem {
     uint32_t chunk_count[GYRE_SIDE_COUNT];
     const uint64_t *rank_tokens[GYRE_SIDE_COUNT]; /* of each rank; as chunks,
                                                      NULL in check and grid */
+    uint32_t node; /* ranks of a node: r is on node r / node; 0: one node */
+    uint32_t reserved;
 } gyre_problem;
 
 /* Kinds of values.  KV and DKV hold K and V together, ST the planes LSE and
@@ -213,10 +215,12 @@ typedef struct gyre_grid {
 
 enum { GYRE_PLAN_PHASES = 8 };
 
-/* Bytes of one rank in one phase of one pass. */
+/* Bytes of one rank in one phase of one pass; outer: those of them to and from
+ * ranks on other nodes, 0 when there is one node. */
 typedef struct gyre_phase_bytes {
     const char *phase;
     uint64_t sent, received;
+    uint64_t outer_sent, outer_received;
 } gyre_phase_bytes;
 
 /*
