@@ -135,6 +135,32 @@ static gyre_status check_ranks(const gyre_attention *a, gyre_error *error)
     return GYRE_OK;
 }
 
+/* A transport of one queue begins the groups of a rank in program order.  A
+ * plan that counts on lanes could then wait for itself, over any number of
+ * ranks, where no two ends disagree that the transport could see. */
+static gyre_status check_lanes(const gyre_attention *a, gyre_error *error)
+{
+    if (!gyre_transport_one_queue(a->world))
+        return GYRE_OK;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        gyre_proof proof = {.size = sizeof(proof)};
+        if (a->plans[pass] == NULL)
+            continue;
+        gyre_status status =
+            gyre_plan_prove(a->plans[pass], NULL, &proof, error);
+        if (status != GYRE_OK)
+            return status;
+        if (!proof.one_lane)
+            return gyre_fail(error, GYRE_INVALID,
+                             "plan '%s' is not proven to end on one lane, and "
+                             "%s has one: run it on threads or mpi%s%s",
+                             a->plans[pass]->name,
+                             gyre_transport_backend(a->world),
+                             proof.ok ? "" : ", or mend it: ", proof.reason);
+    }
+    return GYRE_OK;
+}
+
 /* The chunks of each rank, in the order of its rows. */
 static gyre_status list_chunks(gyre_attention *a, gyre_error *error)
 {
@@ -238,6 +264,8 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
     status = gyre_attention_plans(context, &options, a->made, a->plans, error);
     if (status == GYRE_OK)
         status = check_ranks(a, error);
+    if (status == GYRE_OK)
+        status = check_lanes(a, error);
     if (status == GYRE_OK)
         status = check_scale(a, options.scale, error);
     if (status == GYRE_OK)

@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/attention/test_fail \
 	tests/unit/attention/test_hand \
 	tests/unit/attention/test_narrow \
+	tests/unit/attention/test_nccl \
 	tests/unit/attention/test_on_cuda \
 	tests/unit/attention/test_on_device \
 	tests/unit/attention/test_run \
@@ -29,6 +30,8 @@ tests_unit_attention_test_narrow_SOURCES = \
 	tests/unit/attention/test_narrow.c $(attention_trial)
 tests_unit_attention_test_trial_SOURCES = tests/unit/attention/test_trial.c \
 	$(attention_trial)
+tests_unit_attention_test_nccl_SOURCES = tests/unit/attention/test_nccl.c \
+	tests/unit/transport/fake/fake_gpu.h $(attention_trial) $(plan_hand)
 tests_unit_attention_test_exact_SOURCES = \
 	tests/unit/attention/test_exact.c $(attention_trial)
 tests_unit_attention_test_face_SOURCES = tests/unit/attention/test_face.c \
