@@ -52,10 +52,14 @@ static uint32_t differing(trial_case c, uint32_t layouts, uint32_t *ran)
     uint64_t first[GYRE_TRIAL_TENSORS] = {0};
     uint32_t differ = 0;
     *ran = 0;
+    if (unit_sampled())
+        layouts = (layouts + 1) / 2;
     for (c.layout = 0; c.layout < layouts; c.layout++)
         for (uint32_t s = 0; s < SCHEDULES; s += unit_sampled() ? 4 : 1)
             for (uint32_t i = 0; i < SIZES; i++) {
                 gyre_trial trial;
+                if (unit_sampled() && sizes[i] != 3 && sizes[i] % 4 != 0)
+                    continue;
                 c.words = schedules[s];
                 c.ranks = sizes[i];
                 if (open_with(context, &c, NULL) != GYRE_OK ||
@@ -88,7 +92,7 @@ static void every_token_a_tile_fits_everything(void **state)
     uint32_t ran;
     c.tiles = 240;
     assert_int_equal(differing(c, 3, &ran), 0);
-    assert_true(ran > (unit_sampled() ? 20 : 120));
+    assert_true(ran > (unit_sampled() ? 10 : 120));
 }
 
 static void larger_tiles_fit_what_they_divide(void **state)
@@ -122,7 +126,7 @@ static void larger_tiles_fit_other_layouts(void **state)
         c.head_dim = 16;
         c.v_head_dim = 12;
         assert_int_equal(differing(c, 2, &ran), 0);
-        assert_true(ran > (unit_sampled() ? 10 : 50));
+        assert_true(ran > (unit_sampled() ? 3 : 50));
     }
 }
 
@@ -143,7 +147,7 @@ static void off_the_bits_depend_on_the_schedule(void **state)
 {
     (void)state;
     uint32_t ran;
-    assert_true(differing(problem, 1, &ran) > (unit_sampled() ? 2 : 20));
+    assert_true(differing(problem, 1, &ran) > (unit_sampled() ? 1 : 20));
 }
 
 static void results_are_right(void **state)
