@@ -120,6 +120,7 @@ static int open_world(run_ask *run, uint32_t ranks, gyre_world **world)
                                   .timeout = UINT64_C(120) * 1000000000,
                                   .delay = run->delay * 1000,
                                   .delay_seed = run->seed,
+                                  .node = (uint32_t)run->ask.node,
                                   .phases = phases,
                                   .phase_count = 0};
     gyre_status status =

@@ -52,7 +52,10 @@ typedef struct gyre_world_request {
     const char *const *phases; /* beside ring, inner, outer, a2a, gather,
                                   reduce */
     uint32_t phase_count;
-    uint32_t reserved;
+    /* Ranks of a node: rank r is on node r / node, and the ledger has bytes
+     * within nodes, class "inner", and between them, "outer", apart.  0: one
+     * class, "peer". */
+    uint32_t node;
 } gyre_world_request;
 
 /* Errors: INVALID, RANGE; NOT_FOUND or UNSUPPORTED for a backend that is not

@@ -6,7 +6,8 @@
 
 void gyre_planned_bytes(const gyre_plan *plan, uint32_t rank,
                         const gyre_leaves *leaves, const char *phase,
-                        uint64_t *sent, uint64_t *received)
+                        const gyre_world *world, uint32_t klass, uint64_t *sent,
+                        uint64_t *received)
 {
     const gyre_plan_program *p = &plan->programs[rank];
     *sent = *received = 0;
@@ -16,6 +17,9 @@ void gyre_planned_bytes(const gyre_plan *plan, uint32_t rank,
             continue;
         if (phase != NULL &&
             strcmp(plan->phases[p->groups[op->group].phase], phase) != 0)
+            continue;
+        if (world != NULL &&
+            gyre_transport_class(world, rank, op->view[1]) != klass)
             continue;
         uint64_t bytes = gyre_view_bytes(plan, p, op->view[0]);
         if (leaves != NULL)
@@ -44,10 +48,10 @@ static gyre_status measure_pass(const gyre_attention_options *options,
     out->scratch[pass] = memory.scratch;
     if (pass == GYRE_PASS_BACKWARD)
         out->saved = memory.saved;
-    gyre_planned_bytes(plan, rank, NULL, NULL, &out->sent[pass],
+    gyre_planned_bytes(plan, rank, NULL, NULL, NULL, 0, &out->sent[pass],
                        &out->received[pass]);
-    gyre_planned_bytes(plan, rank, &leaves, NULL, &out->leaves_sent[pass],
-                       &out->leaves_received[pass]);
+    gyre_planned_bytes(plan, rank, &leaves, NULL, NULL, 0,
+                       &out->leaves_sent[pass], &out->leaves_received[pass]);
     out->leaves_sent[pass] -= out->sent[pass];
     out->leaves_received[pass] -= out->received[pass];
     return GYRE_OK;
@@ -107,9 +111,8 @@ gyre_attention_ledger(const gyre_attention *a, uint32_t pass, uint32_t rank,
                 .klass = gyre_transport_class_name(a->world, c),
                 .sent = at->sent,
                 .received = at->received};
-            /* Worlds of ours have one class. */
-            gyre_planned_bytes(x->plan, rank, &x->leaves, link.phase,
-                               &link.planned_sent, &link.planned_received);
+            gyre_planned_bytes(x->plan, rank, &x->leaves, link.phase, a->world,
+                               c, &link.planned_sent, &link.planned_received);
             if (link.sent + link.received + link.planned_sent +
                     link.planned_received >
                 0)

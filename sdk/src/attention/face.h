@@ -41,11 +41,13 @@ gyre_executor_options
 gyre_attention_executor_options(const gyre_attention_options *options,
                                 const gyre_plan *plan);
 
-/* Bytes that a rank sends and receives in a phase, by the phase's name; leaves:
- * how many leaves a sum has, or NULL. */
+/* Bytes that a rank sends and receives in a phase, by the phase's name, over
+ * the links of a class; phase NULL: in all; leaves: how many leaves a sum has,
+ * or NULL; world NULL: links of all classes. */
 void gyre_planned_bytes(const gyre_plan *plan, uint32_t rank,
                         const gyre_leaves *leaves, const char *phase,
-                        uint64_t *sent, uint64_t *received);
+                        const gyre_world *world, uint32_t klass, uint64_t *sent,
+                        uint64_t *received);
 
 /* ---- what results are held against ----------------------------------------
  */

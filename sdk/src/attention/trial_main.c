@@ -183,7 +183,8 @@ static void hold_ledger(trial *t)
                                             .received = at->received};
                 gyre_planned_bytes(t->plans[pass], r,
                                    &a->executors[pass][0]->leaves, link.phase,
-                                   &link.planned_sent, &link.planned_received);
+                                   a->world, i % a->classes, &link.planned_sent,
+                                   &link.planned_received);
                 if (t->result.ledger_ok &&
                     (link.sent != link.planned_sent ||
                      link.received != link.planned_received)) {

@@ -8,6 +8,15 @@ static const char *const standard[] = {"ring", "inner",  "outer",
                                        "a2a",  "gather", "reduce"};
 enum { STANDARD = sizeof(standard) / sizeof(*standard) };
 
+static const char *const classes[] = {"inner", "outer"};
+
+/* user: the number of ranks of a node, itself. */
+static uint32_t class_of(void *user, uint32_t from, uint32_t to)
+{
+    uint32_t node = (uint32_t)(uintptr_t)user;
+    return from / node != to / node;
+}
+
 gyre_status gyre_world_open(gyre_context *context,
                             const gyre_world_request *request, gyre_world **out,
                             gyre_error *error)
@@ -42,6 +51,11 @@ gyre_status gyre_world_open(gyre_context *context,
                                   .timeout = r.timeout,
                                   .delay = r.delay,
                                   .delay_seed = r.delay_seed};
+    if (r.node > 0)
+        options.links = (gyre_link_map){.count = 2,
+                                        .names = classes,
+                                        .class_of = class_of,
+                                        .user = (void *)(uintptr_t)r.node};
     return gyre_transport_create(context, &options, out, error);
 }
 

@@ -189,6 +189,9 @@ uint32_t gyre_transport_phases(const gyre_world *world);
 const char *gyre_transport_phase_name(const gyre_world *world, uint32_t phase);
 uint32_t gyre_transport_classes(const gyre_world *world);
 const char *gyre_transport_class_name(const gyre_world *world, uint32_t klass);
+/* Of the link between two ranks. */
+uint32_t gyre_transport_class(const gyre_world *world, uint32_t from,
+                              uint32_t to);
 
 /* What this rank's ended messages have moved in a phase over a class of links,
  * since the world was made or last forgot.  Any thread. */

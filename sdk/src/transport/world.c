@@ -279,6 +279,14 @@ uint32_t gyre_transport_classes(const gyre_world *world)
     return world->class_count;
 }
 
+uint32_t gyre_transport_class(const gyre_world *world, uint32_t from,
+                              uint32_t to)
+{
+    return world->links.count == 0
+               ? 0
+               : world->links.class_of(world->links.user, from, to);
+}
+
 const char *gyre_transport_class_name(const gyre_world *world, uint32_t klass)
 {
     assert(klass < world->class_count);
