@@ -215,10 +215,11 @@ static void push_trial(lua_State *L, const gyre_trial *trial)
     lua_setfield(L, -2, "tensors");
 }
 
-/* plan:run{ kernel =, seed =, delay = seconds }: on threads. */
+/* plan:run{ kernel =, seed =, delay = seconds, workers = }: on threads. */
 int gl_attention_run(lua_State *L)
 {
-    static const char *const names[] = {"kernel", "seed", "delay", NULL};
+    static const char *const names[] = {"kernel", "seed", "delay", "workers",
+                                        NULL};
     gl_attention *o = gl_check_attention(L);
     gyre_error error = {0};
     gyre_trial trial = {.size = sizeof(trial)};
@@ -235,6 +236,8 @@ int gl_attention_run(lua_State *L)
         how.seed = (uint64_t)gl_integer(L, 2, "seed", 1, 0, LUA_MAXINTEGER);
         options.delay = (uint64_t)(gl_number(L, 2, "delay", 0) * 1e9);
         options.delay_seed = how.seed;
+        options.workers =
+            (uint32_t)gl_integer(L, 2, "workers", 0, 0, UINT32_MAX);
     }
     if (o->plans[0] == NULL)
         return luaL_error(L, "plan:run needs a forward pass");

@@ -12,7 +12,7 @@
 typedef struct run_ask {
     plan_ask ask;
     const char *backend, *kernel;
-    uint64_t delay, seed, tiles, buffered;
+    uint64_t delay, seed, tiles, buffered, workers;
     bool forward_only;
     json_t *ledger;
 } run_ask;
@@ -173,7 +173,9 @@ static int run_plan(run_ask *run)
         .forward_only =
             run->forward_only || (!ask->both && ask->request.pass == 0),
         .delay = run->delay * 1000,
-        .delay_seed = run->seed};
+        .delay_seed = run->seed,
+        .workers =
+            run->workers < UINT32_MAX ? (uint32_t)run->workers : UINT32_MAX};
     int code = -1;
 
     if (plan_is_file(name)) {
@@ -214,8 +216,9 @@ int plan_run(int argc, char **argv)
          CLI_TEXT, &run.kernel},
         {"delay", "US", "wait up to so long before everything [0]", CLI_COUNT,
          &run.delay},
-        {"tiles", "N", "deterministic merge over so many tiles [off]",
+        {"tiles", "N", "merge in fixed order [off]; --workers N threads",
          CLI_COUNT, &run.tiles},
+        {"workers", "N", NULL, CLI_COUNT, &run.workers},
         {"seed", "N", NULL, CLI_COUNT, &run.seed},
         {"buffered", "N", NULL, CLI_COUNT, &run.buffered},
         {0}};

@@ -21,8 +21,9 @@
  * another.
  *
  * Threads.  Of a world and all that was made over it one thread at a time uses
- * anything; forward and backward start a thread per rank and join them before
- * they return.  With "mpi" every rank makes the same calls in the same order.
+ * anything; forward and backward start a thread per rank and `workers` - 1 more
+ * for it, and join them before they return.  With "mpi" every rank makes the
+ * same calls in the same order.
  */
 #ifndef GYRE_ATTENTION_H
 #define GYRE_ATTENTION_H
@@ -122,6 +123,11 @@ typedef struct gyre_attention_options {
      * travel.  Results are those of a mask that allows nothing: zeros, LSE
      * -inf. */
     double flops;
+    /* Threads that compute for each rank that is here, 1 to 1024; no bit
+     * depends on it.  0: the cores that this process may use over its ranks, at
+     * least 1.  Blocks on a device have their own. */
+    uint32_t workers;
+    uint32_t reserved;
 } gyre_attention_options;
 
 /* Makes the plans and takes all memory.  Errors: INVALID, RANGE, PLAN,
@@ -183,8 +189,8 @@ typedef struct gyre_attention_cost {
     uint64_t external[GYRE_PASS_COUNT]; /* of them the user's tensors */
     uint64_t saved;                     /* of backward's: kept by forward */
     uint64_t leaves[GYRE_PASS_COUNT];   /* more, for deterministic mode */
-    uint64_t scratch[GYRE_PASS_COUNT];  /* of the kernel; a device
-                                           takes as much again */
+    uint64_t scratch[GYRE_PASS_COUNT];  /* of the kernel, all workers (0: of
+                                           one); a device takes as much again */
     uint64_t sent[GYRE_PASS_COUNT], received[GYRE_PASS_COUNT];
     uint64_t leaves_sent[GYRE_PASS_COUNT]; /* beyond sent, for deterministic
                                               mode */

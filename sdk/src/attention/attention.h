@@ -98,7 +98,7 @@ typedef struct gyre_executor_options {
     const char *kernel;
     gyre_kernel_params params;
     uint32_t tiles; /* deterministic mode: at most so many a side; 0: off */
-    uint32_t reserved;
+    uint32_t workers; /* threads that compute; 0: 1 */
     uint64_t delay; /* ns at most before each op that computes */
     uint64_t delay_seed;
     const gyre_executor *saved; /* backward: the forward one of this rank */
@@ -111,7 +111,7 @@ typedef struct gyre_executor_memory {
     uint64_t external; /* of them the user's own */
     uint64_t saved;    /* backward: of them what forward keeps */
     uint64_t leaves;   /* beyond `bufs`, for deterministic mode */
-    uint64_t scratch;  /* of the kernel */
+    uint64_t scratch;  /* of the kernel, all workers */
 } gyre_executor_memory;
 
 /* Check the program of `rank` as far as memory safety asks, take all memory.

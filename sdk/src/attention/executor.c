@@ -223,7 +223,12 @@ static gyre_status size_scratch(gyre_executor *x, gyre_error *error)
 /* Tables, sizes and places; not yet the bufs. */
 static gyre_status prepare(gyre_executor *x, gyre_error *error)
 {
+    /* A device has its own; where ops sleep there is nothing to share. */
+    if (x->options.workers == 0 || x->options.flops > 0)
+        x->options.workers = 1;
     gyre_status status = gyre_executor_choose(x, error);
+    if (status == GYRE_OK && x->module != NULL)
+        x->options.workers = 1;
     if (status == GYRE_OK)
         status = gyre_leaves_make(x->plan, x->options.tiles, &x->leaves, error);
     if (status != GYRE_OK)
@@ -253,6 +258,9 @@ gyre_status gyre_executor_open(const gyre_plan *plan, uint32_t rank,
     x->endpoint = endpoint;
     x->options = *options;
     gyre_status status = prepare(x, error);
+    if (status == GYRE_OK)
+        status =
+            gyre_team_open(x->context, x->options.workers, &x->team, error);
     if (status == GYRE_OK)
         status = take_bufs(x, error);
     if (status == GYRE_OK)
@@ -286,6 +294,7 @@ void gyre_executor_close(gyre_executor *x)
     if (x == NULL)
         return;
     gyre_queue_close(x);
+    gyre_team_close(&x->team);
     gyre_block_device_close(x->device);
     free_bufs(x);
     if (x->scratch != NULL)

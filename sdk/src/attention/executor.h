@@ -4,6 +4,7 @@
 #define GYRE_SRC_ATTENTION_EXECUTOR_H
 
 #include "attention/attention.h"
+#include "attention/team.h"
 #include "attention/kernel_device.h"
 
 #include <pthread.h>
@@ -39,6 +40,7 @@ struct gyre_executor {
     uint32_t piece_room;
     char *scratch;
     size_t scratch_bytes;
+    gyre_team team; /* its threads are there while a run is */
     char *fold; /* where the leaves of one row are folded */
     size_t fold_bytes;
 

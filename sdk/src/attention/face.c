@@ -28,6 +28,11 @@ gyre_status gyre_attention_take(const gyre_attention_options *given,
                          "attention options: flops is %g: 0 to compute, or "
                          "above 0 to sleep instead",
                          out->flops);
+    if (out->workers > GYRE_MAX_WORKERS)
+        return gyre_fail(error, GYRE_RANGE,
+                         "attention options: %u workers: 1 to %u, or 0 for the "
+                         "cores of this process over its ranks",
+                         out->workers, GYRE_MAX_WORKERS);
     return GYRE_OK;
 }
 
@@ -96,6 +101,7 @@ gyre_attention_executor_options(const gyre_attention_options *options,
                                               .seed = options->seed,
                                               .slopes = options->slopes},
                                    .tiles = options->tiles,
+                                   .workers = options->workers,
                                    .delay = options->delay,
                                    .delay_seed = options->delay_seed,
                                    .flops = options->flops};
@@ -245,6 +251,13 @@ gyre_status gyre_attention_give_up(gyre_world *world, gyre_status status,
     return status;
 }
 
+static uint32_t default_workers(uint32_t ranks)
+{
+    uint32_t each = gyre_team_cores() / (ranks > 0 ? ranks : 1);
+    each = each < GYRE_MAX_WORKERS ? each : GYRE_MAX_WORKERS;
+    return each > 1 ? each : 1;
+}
+
 gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
                                 const gyre_attention_options *given,
                                 gyre_attention **out, gyre_error *error)
@@ -259,6 +272,8 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
     a->context = context;
     a->world = world;
     gyre_transport_local(world, &a->first, &a->count);
+    if (options.workers == 0)
+        options.workers = default_workers(a->count);
     a->phases = gyre_transport_phases(world);
     a->classes = gyre_transport_classes(world);
     status = gyre_attention_plans(context, &options, a->made, a->plans, error);

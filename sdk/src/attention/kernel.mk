@@ -6,6 +6,8 @@ attention_kernel_sources = \
 	sdk/src/attention/kernel_bench.c \
 	sdk/src/attention/kernel_blas.c \
 	sdk/src/attention/kernel_blas.h \
+	sdk/src/attention/kernel_library.c \
+	sdk/src/attention/kernel_library.h \
 	sdk/src/attention/kernel_count.c \
 	sdk/src/attention/kernel_device.c \
 	sdk/src/attention/kernel_device.h \

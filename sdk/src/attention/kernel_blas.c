@@ -1,82 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The serial BLAS at run time, and the loops that stand in for it. */
+/* Products by the serial BLAS, and the loops that stand in for it. */
 #include "config.h"
 
 #include "attention/kernel_blas.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
+#include "attention/kernel_library.h"
+
 #include <string.h>
 
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
 
-typedef void sgemm_function(int order, int op_a, int op_b, int m, int n, int k,
-                            float alpha, const float *a, int lda,
-                            const float *b, int ldb, float beta, float *c,
-                            int ldc);
-
-/* The serial build takes its work space from a table without a lock: two calls
- * at once can get the same (seen: 7 of 10,000 products of 64 x 64 x 64 wrong on
- * four threads).  One call at a time. */
-static pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static sgemm_function *sgemm;
-static char name[128];
-
-/* ---- the library ------------------------------------------------------- */
-
-#ifdef GYRE_SERIAL_BLAS
-/* Both builds of OpenBLAS have one soname and the same symbols.  By path the
- * serial file is loaded beside a threaded one, and with DEEPBIND its own calls
- * stay inside it; the address sanitizer cannot do DEEPBIND. */
-#ifdef GYRE_SANITIZED
-#define BIND 0
-#else
-#define BIND RTLD_DEEPBIND
-#endif
-
-static void open_library(void)
-{
-    void *library = dlopen(GYRE_SERIAL_BLAS, RTLD_NOW | RTLD_LOCAL | BIND);
-    if (library == NULL) {
-        snprintf(name, sizeof(name), "plain C (cannot open %s)",
-                 GYRE_SERIAL_BLAS);
-        return;
-    }
-    int (*parallel)(void) =
-        (int (*)(void))dlsym(library, "openblas_get_parallel");
-    char *(*core)(void) =
-        (char *(*)(void))dlsym(library, "openblas_get_corename");
-    char *(*config)(void) =
-        (char *(*)(void))dlsym(library, "openblas_get_config");
-    sgemm_function *found = (sgemm_function *)dlsym(library, "cblas_sgemm");
-    if (found == NULL || parallel == NULL || parallel() != 0) {
-        snprintf(name, sizeof(name), "plain C (%s is not serial)",
-                 GYRE_SERIAL_BLAS);
-        dlclose(library);
-        return;
-    }
-    /* "OpenBLAS 0.3.21 NO_LAPACKE ..." : the first two words */
-    const char *text = config != NULL ? config() : "OpenBLAS";
-    size_t words = strcspn(text, " ");
-    if (text[words] != '\0')
-        words += 1 + strcspn(text + words + 1, " ");
-    snprintf(name, sizeof(name), "%.*s %s", (int)words, text,
-             core != NULL ? core() : "");
-    sgemm = found;
-}
-#else
-static void open_library(void)
-{
-    snprintf(name, sizeof(name), "plain C (configured without a serial BLAS)");
-}
-#endif
-
 const char *gyre_multiply_name(void)
 {
-    pthread_once(&once, open_library);
-    return name;
+    return gyre_blas_name();
 }
 
 /* ---- loops ------------------------------------------------------------- */
@@ -166,17 +102,17 @@ void gyre_multiply_masked(const gyre_product *p)
 
 void gyre_multiply(const gyre_product *p)
 {
-    pthread_once(&once, open_library);
+    gyre_sgemm *sgemm = NULL;
     if (p->m == 0 || p->n == 0)
         return;
-    if (sgemm == NULL) {
+    gyre_blas_copy *copy = gyre_blas_take(&sgemm);
+    if (copy == NULL) {
         gyre_multiply_plain(p);
         return;
     }
-    pthread_mutex_lock(&one_call);
     sgemm(ROW_MAJOR, p->a_transposed ? TRANSPOSED : AS_IT_IS,
           p->b_transposed ? TRANSPOSED : AS_IT_IS, (int)p->m, (int)p->n,
           (int)p->k, p->alpha, p->a, (int)p->lda, p->b, (int)p->ldb, p->beta,
           p->c, (int)p->ldc);
-    pthread_mutex_unlock(&one_call);
+    gyre_blas_give(copy);
 }

@@ -7,9 +7,10 @@
  * op(A) is m x k: A itself, or the transpose of a k x m A; likewise B.  Leading
  * dimensions are in elements.
  *
- * The library is a serial OpenBLAS, opened once for the process: callers side
- * by side do not wait for each other, and a threaded BLAS that somebody else
- * has loaded is left alone.  Without one the products are plain loops.
+ * The library is a serial OpenBLAS, with a copy of it for each processor that
+ * calls (kernel_library.h): callers side by side do not wait for each other,
+ * and a threaded BLAS that somebody else has loaded is left alone.  Without one
+ * the products are plain loops.
  */
 #ifndef GYRE_SRC_ATTENTION_KERNEL_BLAS_H
 #define GYRE_SRC_ATTENTION_KERNEL_BLAS_H

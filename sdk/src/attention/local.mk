@@ -21,6 +21,8 @@ attention_sources = $(attention_kernel_sources) \
 	sdk/src/attention/slots.c \
 	sdk/src/attention/solo.c \
 	sdk/src/attention/step.c \
+	sdk/src/attention/team.c \
+	sdk/src/attention/team.h \
 	sdk/src/attention/trial.c \
 	sdk/src/attention/trial.h \
 	sdk/src/attention/trial_main.c \

@@ -83,7 +83,7 @@ gyre_status gyre_executor_largest(gyre_executor *x, const gyre_plan_op *op,
         gyre_device_room_hold(&x->room, block);
         return GYRE_OK;
     }
-    size_t bytes = x->kernel->scratch(block);
+    size_t bytes = x->kernel->scratch(block) * x->options.workers;
     if (bytes > x->scratch_bytes)
         x->scratch_bytes = bytes;
     return GYRE_OK;
@@ -103,12 +103,38 @@ gyre_status gyre_executor_open_device(gyre_executor *x, gyre_error *error)
                            x->plan->name, x->rank, x->options.kernel, own.text);
 }
 
+/* Below so many multiplications (about 15 us of sgemm) a block is done before
+ * the others are awake. */
+enum { WORTH_WAKING = 1 << 20 };
+
+static double rows_of(const gyre_piece *pieces, uint32_t count)
+{
+    double rows = 0;
+    for (uint32_t i = 0; i < count; i++)
+        rows += (double)pieces[i].length;
+    return rows;
+}
+
+static bool is_worth_waking(const gyre_block *b)
+{
+    double pairs = rows_of(b->q, b->q_count) * rows_of(b->kv, b->kv_count);
+    return pairs * b->batch * (b->h1 - b->h0) *
+               ((double)b->head_dim + b->v_head_dim) >=
+           WORTH_WAKING;
+}
+
 gyre_status gyre_executor_compute(gyre_executor *x, const gyre_plan_op *op,
                                   const gyre_block *block, gyre_error *error)
 {
     gyre_kernel_run run = {
         .workers = 1, .scratch = x->scratch, .scratch_bytes = x->scratch_bytes};
     bool grad = op->code == GYRE_OP_GRD;
+
+    if (x->team.started > 1 && is_worth_waking(block)) {
+        run.workers = x->team.started;
+        run.each = gyre_team_each;
+        run.user = &x->team;
+    }
 
     if (x->device != NULL)
         return grad ? gyre_block_device_grad(x->device, block, error)

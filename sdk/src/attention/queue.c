@@ -256,6 +256,7 @@ gyre_status gyre_executor_run(gyre_executor *x, gyre_error *error)
 {
     gyre_fp saved = gyre_fp_pin();
     uint32_t units = x->program->unit_count;
+    gyre_team_start(&x->team);
     pthread_mutex_lock(&x->lock);
     restart(x);
     pump(x);
@@ -277,6 +278,7 @@ gyre_status gyre_executor_run(gyre_executor *x, gyre_error *error)
         pthread_cond_wait(&x->changed, &x->lock);
     gyre_status status = x->status;
     pthread_mutex_unlock(&x->lock);
+    gyre_team_stop(&x->team);
     gyre_fp_restore(saved);
     return status == GYRE_OK ? GYRE_OK
                              : gyre_fail(error, status, "%s", x->error.text);

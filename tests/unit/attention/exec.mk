@@ -11,7 +11,8 @@ check_PROGRAMS += \
 	tests/unit/attention/test_on_device \
 	tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes \
-	tests/unit/attention/test_trial
+	tests/unit/attention/test_trial \
+	tests/unit/attention/test_workers
 
 attention_trial = tests/unit/attention/trial.c tests/unit/attention/trial.h \
 	$(attention_schedules)
@@ -32,6 +33,8 @@ tests_unit_attention_test_trial_SOURCES = tests/unit/attention/test_trial.c \
 	$(attention_trial)
 tests_unit_attention_test_nccl_SOURCES = tests/unit/attention/test_nccl.c \
 	tests/unit/transport/fake/fake_gpu.h $(attention_trial) $(plan_hand)
+tests_unit_attention_test_workers_SOURCES = \
+	tests/unit/attention/test_workers.c $(attention_trial)
 tests_unit_attention_test_exact_SOURCES = \
 	tests/unit/attention/test_exact.c $(attention_trial)
 tests_unit_attention_test_face_SOURCES = tests/unit/attention/test_face.c \

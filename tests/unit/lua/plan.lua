@@ -28,6 +28,7 @@ tap.ok(proof.ok and proof.ops > 100 and proof.peak_bytes > 0, "it is right")
 local run = ring:run { kernel = "f64" }
 tap.ok(run.ok and run.ledger_ok, "it runs")
 tap.ok(run.tensors.DV.max_rel_error < 1e-12, "gradients, too")
+tap.ok(ring:run { kernel = "f64", workers = 3 }.ok, "by three threads a rank")
 tap.ok(ring:show(1):find("ATT Q%[1 6%]"), "ops of a rank")
 tap.ok(ring:text("backward"):find("GRD"), "the text of a pass")
 
