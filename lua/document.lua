@@ -131,7 +131,7 @@ local function man()
     print([[
 .\" SPDX-License-Identifier: Apache-2.0
 .\" Made from lua/api.lua.
-.Dd November 29, 2025
+.Dd November 29, 2026
 .Dt GYRE-LUA 3
 .Os
 .Sh NAME

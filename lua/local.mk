@@ -17,6 +17,8 @@ lua_module_sources = \
 	lua/plan_build.c \
 	lua/plan_object.c \
 	lua/plan_object.h \
+	lua/plan_prove.c \
+	lua/plan_text.c \
 	lua/plugins.c \
 	lua/probe.c \
 	lua/progress.c \

@@ -24,12 +24,15 @@ cli_tests += \
 	tests/cli/plan.test \
 	tests/cli/plugins.test \
 	tests/cli/ranks.test \
+	tests/cli/ranks_gpt.test \
 	tests/cli/ranks_mpi.test \
 	tests/cli/run.test \
 	tests/cli/store.test \
 	tests/cli/version.test
 
+# Those that take longest come first, so that two of them do not end alone.
 if HAVE_CMOCKA
+include tests/fault/local.mk
 include tests/unit/base/local.mk
 include tests/unit/trace/local.mk
 include tests/unit/registry/local.mk
@@ -39,7 +42,6 @@ include tests/unit/store/local.mk
 include tests/unit/transport/local.mk
 include tests/unit/plan/local.mk
 include tests/unit/attention/local.mk
-include tests/fault/local.mk
 include tests/unit/cli/local.mk
 include tests/unit/lua/local.mk
 include tests/unit/profiler/local.mk

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpt_lua.c - the Lua module "gpt": models. Texts are in gpt_lua_text.c.
+ * gpt_lua.c - the Lua module "gpt": models. Texts are in gpt_lua_text.c, ranks
+ * in gpt_lua_ranks.c.
  *
  *   local gpt = require "gpt"
  *   local model <close> = gpt.new{layers=4, heads=4, width=128, context=128}
@@ -11,8 +12,9 @@
  *       function(i) ... end)  -- parameter i is about to be read
  *   loss = model:loss(tokens, batch, length, function(i) ... end)  -- likewise
  *
- * The functions must not use the model; an error of theirs comes out of the
- * call, which finishes its arithmetic first and calls neither again.
+ * The functions must not use the model, but for model:share; an error of theirs
+ * comes out of the call, which finishes its arithmetic first and calls neither
+ * again.
  *
  * Arrays of a closed model stay valid until they are collected: closing
  * frees the workspace only, the weights go with the last reference.
@@ -33,20 +35,13 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#define MODEL "gyre.example.gpt"
-
 #if defined(__GNUC__)
 #define EXPORT __attribute__((visibility("default")))
 #else
 #define EXPORT
 #endif
 
-typedef struct model {
-    gpt *g;
-    gpt_ranks *ranks; /* NULL: attention on one rank */
-    int closed;
-    int busy;
-} model;
+typedef gpt_lua_model model;
 
 lua_Integer gpt_lua_field(lua_State *L, int index, const char *name,
                           lua_Integer low, lua_Integer fallback)
@@ -71,11 +66,18 @@ size_t gpt_lua_size(lua_State *L, int arg)
     return (size_t)value;
 }
 
-static model *check_model(lua_State *L)
+gpt_lua_model *gpt_lua_check_model(lua_State *L)
 {
-    model *m = luaL_checkudata(L, 1, MODEL);
+    model *m = luaL_checkudata(L, 1, GPT_LUA_MODEL);
 
     luaL_argcheck(L, m->g && !m->closed, 1, "the model is closed");
+    return m;
+}
+
+static model *check_model(lua_State *L)
+{
+    model *m = gpt_lua_check_model(L);
+
     luaL_argcheck(L, !m->busy, 1,
                   "the model is busy: called from its callback");
     return m;
@@ -95,29 +97,6 @@ static gpt_config check_config(lua_State *L)
     return config;
 }
 
-/* {schedule = "ring", ranks = 4, exact = true}: attention by ranks. */
-static void use_ranks(lua_State *L, model *m)
-{
-    gpt_ranks_config config = {0};
-    char reason[GYRE_ERROR_TEXT] = "";
-    gpt_attention_by by;
-
-    if (lua_getfield(L, 1, "schedule") != LUA_TNIL) {
-        config.schedule = luaL_checkstring(L, -1);
-        config.ranks = (size_t)gpt_lua_field(L, 1, "ranks", 1, 1);
-        lua_getfield(L, 1, "exact");
-        config.exact = lua_toboolean(L, -1);
-        lua_pop(L, 1);
-        m->ranks = gpt_ranks_create(gpt_configuration(m->g), &config, reason,
-                                    sizeof reason);
-        if (!m->ranks)
-            luaL_error(L, "%s", reason);
-        by = gpt_ranks_attention(m->ranks);
-        gpt_use_attention(m->g, &by);
-    }
-    lua_pop(L, 1);
-}
-
 static int model_new(lua_State *L)
 {
     gpt_config config = check_config(L);
@@ -126,11 +105,11 @@ static int model_new(lua_State *L)
 
     m = lua_newuserdatauv(L, sizeof *m, 0);
     *m = (model){0};
-    luaL_setmetatable(L, MODEL);
+    luaL_setmetatable(L, GPT_LUA_MODEL);
     m->g = gpt_create(&config, reason, sizeof reason);
     if (!m->g)
         return luaL_error(L, "%s", reason);
-    use_ranks(L, m);
+    gpt_lua_use_ranks(L, m);
     return 1;
 }
 
@@ -173,12 +152,15 @@ static int model_plan(lua_State *L)
     return 2;
 }
 
+/* Also __close, whose argument 2 is the error that ends the block. */
 static int model_close(lua_State *L)
 {
-    model *m = luaL_checkudata(L, 1, MODEL);
+    model *m = luaL_checkudata(L, 1, GPT_LUA_MODEL);
 
     if (m->busy)
         return luaL_error(L, "gpt: closed from its callback");
+    if (m->ranks && !lua_isnoneornil(L, 2))
+        gpt_ranks_give_up(m->ranks, luaL_tolstring(L, 2, NULL));
     if (m->g && !m->closed)
         gpt_release(m->g);
     m->closed = 1;
@@ -187,7 +169,7 @@ static int model_close(lua_State *L)
 
 static int model_gc(lua_State *L)
 {
-    model *m = luaL_checkudata(L, 1, MODEL);
+    model *m = luaL_checkudata(L, 1, GPT_LUA_MODEL);
 
     gpt_destroy(m->g);
     gpt_ranks_destroy(m->ranks);
@@ -199,7 +181,7 @@ static int model_gc(lua_State *L)
 
 static int model_tostring(lua_State *L)
 {
-    const model *m = luaL_checkudata(L, 1, MODEL);
+    const model *m = luaL_checkudata(L, 1, GPT_LUA_MODEL);
     const gpt_config *c;
 
     if (!m->g || m->closed) {
@@ -430,9 +412,10 @@ int luaopen_gpt(lua_State *L)
 
     luaL_checkversion(L);
     gyre_lua_array_metatable(L);
-    luaL_newmetatable(L, MODEL);
+    luaL_newmetatable(L, GPT_LUA_MODEL);
     luaL_setfuncs(L, meta, 0);
     luaL_newlib(L, methods);
+    gpt_lua_add_ranks(L);
     lua_setfield(L, -2, "__index");
     luaL_newlib(L, functions);
     gpt_lua_open_text(L);

@@ -40,6 +40,7 @@ noinst_LTLIBRARIES += examples/gpt/gpt.la
 examples_gpt_gpt_la_SOURCES = \
 	examples/gpt/gpt_lua.c \
 	examples/gpt/gpt_lua.h \
+	examples/gpt/gpt_lua_ranks.c \
 	examples/gpt/gpt_lua_text.c \
 	examples/gpt/gpt_ranks.c \
 	examples/gpt/gpt_ranks.h

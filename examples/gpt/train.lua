@@ -12,6 +12,12 @@
 --               backward   hands each gradient to the store when it is final
 --               update     the store takes the norm, clips, and starts; we go
 --                          on with step k + 1
+--
+--     mpirun -n 4 gyre run train.lua --schedule ring --backend mpi ...
+--
+-- Each sequence's attention is then shared by four processes; all else each of
+-- them computes for itself.  Process 0 alone has a store: its new parameters go
+-- to the others when the layers need them.
 
 local gyre = require "gyre"
 local gpt = require "gpt"
@@ -70,8 +76,12 @@ local opt = gyre.options {
     { "validate-every", type = "integer", default = 100, min = 0 },
     { "threads", type = "integer", default = 0, min = 0, help = "0: all" },
     { "schedule", help = "attention by ranks: plugin; see gyre plugins" },
-    { "ranks", type = "integer", default = 1, min = 1,
-      help = "that share each sequence" },
+    { "ranks", type = "integer", min = 1,
+      help = "that share each sequence; default 1, with mpi all" },
+    { "backend", type = "choice", choices = { "threads", "mpi" },
+      default = "threads", help = "of ranks; mpi: under mpirun" },
+    { "timeout", type = "number", default = 120, min = 0,
+      help = "mpi: seconds to wait for a rank; 0: for ever" },
     { "exact", type = "switch",
       help = "attention: same bits on any ranks by any schedule" },
     { "sample", type = "integer", default = 0, min = 0, help = "bytes" },
@@ -81,9 +91,14 @@ local opt = gyre.options {
 
 local VALIDATION_BATCHES = 8
 
--- Print why, and end; what is open is closed.
+local model -- not made yet
+
+-- Print why, and end; what is open is closed, other processes are told.
 local function fail(text)
     io.stderr:write("train.lua: ", text, "\n")
+    if model then
+        model:give_up(text)
+    end
     gyre.exit(1)
 end
 
@@ -99,14 +114,20 @@ end
 local function try(f, ...)
     local good, value, more = pcall(f, ...)
     if not good then
-        fail((tostring(value):gsub("^[^\n]-:%d+: ", "")))
+        local text = tostring(value):gsub("^[^\n]-:%d+: ", "")
+        if not text:match("^gpt: ") then
+            error(value, 0)
+        end
+        fail(text)
     end
     return value, more
 end
 
-if opt.ranks > 1 and not opt.schedule then
-    io.stderr:write("train.lua: --ranks needs --schedule NAME\n")
-    gyre.exit(2)
+for _, name in ipairs { "ranks", "backend" } do
+    if not opt.schedule and opt[name] and opt[name] ~= "threads" then
+        io.stderr:write("train.lua: --", name, " needs --schedule NAME\n")
+        gyre.exit(2)
+    end
 end
 if opt.early and opt.clip ~= 0 then
     io.stderr:write("train.lua: --early needs --clip 0: the norm is known ",
@@ -174,7 +195,8 @@ end
 local shape = { layers = opt.layers, heads = opt.heads, width = opt.width,
                 context = opt.context, seed = opt.seed,
                 threads = opt.threads, schedule = opt.schedule,
-                ranks = opt.ranks, exact = opt.exact }
+                ranks = opt.ranks, exact = opt.exact,
+                backend = opt.backend, timeout = opt.timeout }
 
 local planned, model_bytes = try(gpt.plan, shape, opt.batch)
 local text <close> = try(gpt.text, opt.text)
@@ -187,15 +209,39 @@ gyre.plan_run { title = "train.lua", store = specification(planned),
 
 -- First, since its tables are gone again before the model comes.
 local ngram = opt.ngram and try(text.ngram, text, 3) or nil
-local model <close> = try(gpt.new, shape)
+model = try(gpt.new, shape)
+local closing_model <close> = model
+local process, processes = model:process()
+
+local function gather(text)
+    return try(model.gather, model, text)
+end
+
 local parameters = model:parameters()
-local store, made =
-    gyre.open_or_create(opt.store, specification(parameters))
-check(store, made)
-if made and opt.from then
-    store:close()
-    check(gyre.import(opt.store, opt.from))
-    store = check(gyre.open_or_create(opt.store, specification(parameters)))
+
+-- What stands for the store in processes that have none.
+local function nothing()
+    return true
+end
+local no_round = { gradient = nothing, release = nothing, next = nothing,
+                   wait = nothing,
+                   update = function() return { skipped = false } end,
+                   finish = function() return { committed = true } end }
+local no_store = { begin = function() return no_round end, close = nothing,
+                   bind = nothing, pull = nothing }
+
+local store, made
+if process == 0 then
+    store, made = gyre.open_or_create(opt.store, specification(parameters))
+    check(store, made)
+    if made and opt.from then
+        store:close()
+        check(gyre.import(opt.store, opt.from))
+        store = check(gyre.open_or_create(opt.store,
+                                          specification(parameters)))
+    end
+else
+    store, made = no_store, true
 end
 local closing <close> = setmetatable({}, { -- store may be another by then
     __close = function()
@@ -253,6 +299,55 @@ for i, p in ipairs(parameters) do
 end
 check(store:pull())
 
+-- All processes go on where process 0 is, when they were started alike: else
+-- one would wait for what another does not send.
+local function agree()
+    local same = { text = #text, stop_at = opt.stop_at,
+                   validate_every = opt.validate_every,
+                   wear_budget = opt.wear_budget }
+    for _, name in ipairs(decisive) do
+        same[name] = opt[name]
+    end
+    local all = gather(gyre.json { state = state, same = same })
+    local first = check(gyre.json_decode(all[1]))
+    for p = 2, #all do
+        local other = check(gyre.json_decode(all[p])).same
+        for _, options in ipairs { other, first.same } do
+            for name in pairs(options) do
+                if other[name] ~= first.same[name] then
+                    fail(("process %d has --%s %s, process 0 %s: start all " ..
+                          "with the same options and text"):format(
+                          p - 1, (name:gsub("_", "-")), other[name],
+                          first.same[name]))
+                end
+            end
+        end
+    end
+    if process > 0 then
+        state.step, state.applied = first.state.step, first.state.applied
+        state.tokens, state.best = first.state.tokens, first.state.best
+    end
+end
+agree()
+
+-- What process 0 says.
+local function everywhere(answer)
+    return gather(tostring(answer))[1] == "true"
+end
+
+-- Called when the model is about to read parameter i.
+local updating -- the round of the step before, while its chunks update
+local stale = true -- parameters of processes without a store
+local function on_parameter(i)
+    if updating then
+        check(updating:wait(i))
+    end
+    if stale then
+        try(model.share, model, i)
+        stale = i < #parameters
+    end
+end
+
 -- ---- one step ------------------------------------------------------------
 
 local first = state.step
@@ -274,12 +369,15 @@ local function batch_at(step, micro)
                       step * opt.micro_batches + micro)
 end
 
+local function loss_of(tokens, rows)
+    return try(model.loss, model, tokens, rows, opt.context, on_parameter)
+end
+
 local function validate()
     local sum = 0
     for k = 0, VALIDATION_BATCHES - 1 do
-        sum = sum + model:loss(text:batch("valid", opt.batch, opt.context,
-                                          opt.seed, k),
-                               opt.batch, opt.context)
+        sum = sum + loss_of(text:batch("valid", opt.batch, opt.context,
+                                       opt.seed, k), opt.batch)
     end
     return sum / VALIDATION_BATCHES
 end
@@ -292,7 +390,7 @@ local function validate_all()
         if not tokens then
             return sum / windows
         end
-        sum = sum + rows * model:loss(tokens, rows, opt.context)
+        sum = sum + rows * loss_of(tokens, rows)
         windows, k = windows + rows, k + 1
     end
 end
@@ -301,7 +399,6 @@ local totals = { read_bytes = 0, write_bytes = 0, gradient_bytes = 0,
                  parameter_bytes = 0, store_ns = 0, exposed_ns = 0,
                  skipped = 0, steps = 0 }
 local history = { loss = {}, norm = {} }
-local updating -- the round of the step before, while its chunks update
 local skipping -- whether that round was skipped
 local final    -- the last report
 
@@ -353,27 +450,24 @@ local function train(step)
                 check(round:release(i))
             end
         end
-        local function on_parameter(i)
-            if updating then
-                check(updating:wait(i))
-            end
-        end
-        sum = sum + model:forward_backward(batch_at(step, micro), opt.batch,
-                                           opt.context, 1.0, on_gradient,
-                                           on_parameter)
+        sum = sum + try(model.forward_backward, model, batch_at(step, micro),
+                        opt.batch, opt.context, 1.0, on_gradient,
+                        on_parameter)
         if not is_last then
             check(round:next())
         end
     end
     skipping = check(round:update()).skipped
-    updating = round
+    updating, stale = round, true
     return sum / opt.micro_batches
 end
 
 -- ---- the run -------------------------------------------------------------
 
-local bar <close> = gyre.progress { label = "train", total = last,
-                                    unit = "steps" }
+local bar <close> = process == 0 and
+    gyre.progress { label = "train", total = last, unit = "steps" } or
+    setmetatable({ update = nothing, print = nothing, finish = nothing },
+                 { __close = nothing })
 local loss, valid
 local busy = 0 -- seconds in training steps
 bar:update(first)
@@ -384,8 +478,9 @@ local function within_budget()
         return true
     end
     finish()
-    local wear = check(store:wear())
-    return wear.written + wear.bytes_per_round <= opt.wear_budget
+    local wear = process == 0 and check(store:wear())
+    return everywhere(process > 0 or wear.written + wear.bytes_per_round <=
+                                         opt.wear_budget)
 end
 
 local worn = false
@@ -424,6 +519,16 @@ valid = validate_all()
 
 -- ---- the report ----------------------------------------------------------
 
+-- Whether the losses have the same bits everywhere.
+local alike = true
+local losses = gather(string.pack("<dd", loss or 0, valid))
+for _, other in ipairs(losses) do
+    alike = alike and other == losses[1]
+end
+if process > 0 then
+    return
+end
+
 local info = check(store:info())
 local report = {
     first_step = first, step = state.step, parameters = info.elements,
@@ -449,6 +554,11 @@ if totals.steps > 0 then
 end
 if opt.history then
     report.history = history
+end
+if opt.schedule then
+    report.ranks = { schedule = opt.schedule, backend = opt.backend,
+                     count = model:ranks(), processes = processes,
+                     same_loss = alike }
 end
 if opt.sample > 0 then
     report.sample = model:generate("\n", opt.sample,
@@ -492,6 +602,10 @@ if bytes then
         wear.bytes_per_round / 1e6, wear.written / 1e9,
         wear.rounds_left < math.huge and
             (", %.0f steps left"):format(wear.rounds_left) or "")
+end
+if not alike then
+    row("processes", "do not compute the same bits: other processors or " ..
+        "libraries?")
 end
 if totals.skipped > 0 then
     row("skipped", "%d steps with gradients that are not finite",

@@ -11,32 +11,38 @@ plugin_LTLIBRARIES += \
 	plugins/schedules/tokenring.la \
 	plugins/schedules/ulysses.la
 
+schedule_form = \
+	plugins/schedules/form.h \
+	plugins/schedules/form_bytes.h \
+	plugins/schedules/form_memory.h \
+	plugins/schedules/form_rows.h
+
 plugins_schedules_2d_la_SOURCES = plugins/schedules/2d/2d.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_2d_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_allgather_la_SOURCES = plugins/schedules/allgather/allgather.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_allgather_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_burst_la_SOURCES = plugins/schedules/burst/burst.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_burst_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_double_ring_la_SOURCES = plugins/schedules/double-ring/double_ring.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_double_ring_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_multi_ring_la_SOURCES = plugins/schedules/multi-ring/multi_ring.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_multi_ring_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_ring_la_SOURCES = plugins/schedules/ring/ring.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_ring_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_tile_la_SOURCES = plugins/schedules/tile/tile.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_tile_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_tokenring_la_SOURCES = plugins/schedules/tokenring/tokenring.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_tokenring_la_LDFLAGS = $(plugin_ldflags)
 plugins_schedules_ulysses_la_SOURCES = plugins/schedules/ulysses/ulysses.c \
-	plugins/schedules/form.h
+	$(schedule_form)
 plugins_schedules_ulysses_la_LDFLAGS = $(plugin_ldflags)
 
 schedule_sources = \

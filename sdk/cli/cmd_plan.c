@@ -118,7 +118,7 @@ static int plan_list(int argc, char **argv)
 
 /* ---- bytes --------------------------------------------------------------- */
 
-enum { SENT, RECEIVED, WAYS };
+enum { SENT, RECEIVED, OUTER_SENT, OUTER_RECEIVED, WAYS };
 
 typedef struct sums {
     const char *phases[GYRE_PLAN_PHASES];
@@ -153,7 +153,9 @@ static gyre_status add_rank(sums *s, const gyre_plan *plan, uint32_t rank,
         return status;
     s->memory = memory > s->memory ? memory : s->memory;
     for (uint32_t i = 0; i < count; i++) {
-        const uint64_t both[WAYS] = {bytes[i].sent, bytes[i].received};
+        const uint64_t both[WAYS] = {bytes[i].sent, bytes[i].received,
+                                     bytes[i].outer_sent,
+                                     bytes[i].outer_received};
         uint32_t at = phase_of(s, bytes[i].phase);
 
         for (int way = 0; way < WAYS; way++) {
@@ -185,11 +187,14 @@ static json_t *sums_object(const sums *s)
 
     for (uint32_t i = 0; i < s->count; i++) {
         json_object_set_new(phases, s->phases[i],
-                            json_pack("{s:o,s:I,s:o,s:o}", "mean",
+                            json_pack("{s:o,s:I,s:o,s:o,s:o,s:o}", "mean",
                                       mean_of(s->sum[i][SENT], s->ranks), "max",
                                       (json_int_t)s->most[i][SENT], "sent",
                                       way_object(s, i, SENT), "received",
-                                      way_object(s, i, RECEIVED)));
+                                      way_object(s, i, RECEIVED), "outer_sent",
+                                      way_object(s, i, OUTER_SENT),
+                                      "outer_received",
+                                      way_object(s, i, OUTER_RECEIVED)));
         total += s->sum[i][SENT];
     }
     return json_pack("{s:o,s:o,s:I}", "total", mean_of(total, s->ranks),
@@ -198,10 +203,11 @@ static json_t *sums_object(const sums *s)
 
 static void print_sums(const sums *s, const char *pass)
 {
-    double total = 0, most = 0;
+    double total = 0, most = 0, outer = 0;
 
     for (uint32_t i = 0; i < s->count; i++) {
         total += (double)s->sum[i][SENT] / s->ranks;
+        outer += (double)s->sum[i][OUTER_SENT] / s->ranks;
         most = (double)s->most[i][RECEIVED] > most
                    ? (double)s->most[i][RECEIVED]
                    : most;
@@ -220,6 +226,8 @@ static void print_sums(const sums *s, const char *pass)
                (double)s->most[i][RECEIVED] / unit);
     printf("  %-18s %14.*f   memory %.*f at most\n", "total", digits,
            total / unit, digits, (double)s->memory / unit);
+    if (outer > 0)
+        printf("  %-18s %14.*f\n", "between nodes", digits, outer / unit);
 }
 
 /* Of one pass, into json or text. */

@@ -14,13 +14,13 @@
 #include <gyre/registry.h>
 #include <stdio.h>
 
-enum { PLAN_OPTIONS = 24, PLAN_SETTINGS = 32 };
+enum { PLAN_OPTIONS = 26, PLAN_SETTINGS = 32 };
 
 typedef struct plan_ask {
     cli_state cli;
     gyre_context *context;
     /* as given; 0 and NULL: not */
-    uint64_t ranks, seq, batch, heads, kv_heads, head_dim, v_head_dim;
+    uint64_t ranks, seq, batch, heads, kv_heads, head_dim, v_head_dim, node;
     const char *dtype, *wire, *mask, *layout, *drop, *pass, *param;
     const char *words[PLAN_SETTINGS]; /* of --param */
     int word_count;

@@ -29,10 +29,12 @@ const char *plan_pass_name(uint32_t pass)
 static void shared_options(plan_ask *ask, cli_option *out)
 {
     const cli_option list[] = {
-        {"ranks", "N", "how many [4]", CLI_COUNT, &ask->ranks},
+        {"ranks", "N", "how many [4]; --node-size N on a node [all]", CLI_COUNT,
+         &ask->ranks},
         {"seq", "N", "tokens [64 a rank]; --batch N sequences [1]", CLI_COUNT,
          &ask->seq},
         {"batch", "N", NULL, CLI_COUNT, &ask->batch},
+        {"node-size", "N", NULL, CLI_COUNT, &ask->node},
         {"heads", "N", "of Q [8]; --kv-heads N of K and V [as many]", CLI_COUNT,
          &ask->heads},
         {"kv-heads", "N", NULL, CLI_COUNT, &ask->kv_heads},
@@ -285,6 +287,7 @@ static int read_counts(plan_ask *ask)
         {"kv-heads", ask->kv_heads, 0, &r->kv_heads},
         {"head-dim", ask->head_dim, 64, &r->head_dim},
         {"v-head-dim", ask->v_head_dim, 0, &r->v_head_dim},
+        {"node-size", ask->node, 0, &r->node},
     };
 
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
@@ -361,6 +364,11 @@ int plan_get(plan_ask *ask, const char *name, uint32_t pass, gyre_plan **out)
 {
     gyre_error error = {0};
 
+    if (plan_is_file(name) && ask->node > 0)
+        return cli_fail(&ask->cli, CLI_USAGE,
+                        "--node-size: %s is a plan in a file, which knows no "
+                        "nodes; name its schedule",
+                        name);
     if (plan_is_file(name)) {
         int code = load(ask, name, out);
         if (code == -1 && pass < GYRE_PASS_COUNT &&

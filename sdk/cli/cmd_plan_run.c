@@ -209,8 +209,8 @@ int plan_run(int argc, char **argv)
     const cli_option own[] = {
         {"backend", "NAME", "threads, or mpi under mpirun [threads]", CLI_TEXT,
          &run.backend},
-        {"kernel", "NAME", "count, f64, f32 or bf16 [f64]", CLI_TEXT,
-         &run.kernel},
+        {"kernel", "NAME", "count, f64, f32, bf16, opencl or cuda [f64]",
+         CLI_TEXT, &run.kernel},
         {"delay", "US", "wait up to so long before everything [0]", CLI_COUNT,
          &run.delay},
         {"tiles", "N", "deterministic merge over so many tiles [off]",

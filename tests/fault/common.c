@@ -44,6 +44,11 @@ unsigned fault_stride(unsigned usual)
 #endif
 }
 
+bool fault_passes_over(uint64_t n)
+{
+    return fault_stride(1) > 1 && n % 4 != 0;
+}
+
 /* ---- the model -------------------------------------------------------- */
 
 static float value(uint64_t *state)

@@ -2,9 +2,9 @@
 # Crashes, faults, kills, lost allocations and full disks.  GYRE_SOAK=1
 # runs the long forms; GYRE_FAULT_FOLDER chooses where the stores lie.
 fault_tests_c = \
-	tests/fault/test_alloc \
-	tests/fault/test_crash \
 	tests/fault/test_explorer \
+	tests/fault/test_crash \
+	tests/fault/test_alloc \
 	tests/fault/test_io_faults \
 	tests/fault/test_io_lasting \
 	tests/fault/test_kill \

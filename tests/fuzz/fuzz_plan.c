@@ -12,25 +12,13 @@
  */
 #include "config.h"
 
+#include "fuzz.h"
 #include "plan/plan.h"
 #include "plan/record.h"
 
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 16 };
-
 static gyre_context *context;
-
-static void insist(int condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "# taken, but %s\n", what);
-    abort();
-}
 
 static void check_program(const gyre_plan *plan, uint32_t rank)
 {
@@ -38,32 +26,32 @@ static void check_program(const gyre_plan *plan, uint32_t rank)
     uint32_t units = 0;
 
     for (uint32_t i = 0; i < p->slot_count; i++)
-        insist(p->slots[i].rows < plan->row_count &&
-                   p->slots[i].buf < p->buf_count &&
-                   p->slots[i].h1 <= plan->problem.heads,
-               "a slot is not there");
+        fuzz_insist(p->slots[i].rows < plan->row_count &&
+                        p->slots[i].buf < p->buf_count &&
+                        p->slots[i].h1 <= plan->problem.heads,
+                    "a slot is not there");
     for (uint32_t i = 0; i < p->view_count; i++)
-        insist(p->views[i].slot < p->slot_count &&
-                   p->views[i].rows < plan->row_count,
-               "a view has no slot or rows");
+        fuzz_insist(p->views[i].slot < p->slot_count &&
+                        p->views[i].rows < plan->row_count,
+                    "a view has no slot or rows");
     for (uint32_t i = 0; i < p->op_count; i++) {
         const gyre_plan_op *op = &p->ops[i];
         bool transfer = op->code <= GYRE_OP_GET;
-        insist(op->lane < GYRE_PLAN_LANES && op->code < GYRE_OP_COUNT,
-               "an op is none");
-        insist(!transfer || op->view[1] < plan->problem.ranks,
-               "a peer is not there");
+        fuzz_insist(op->lane < GYRE_PLAN_LANES && op->code < GYRE_OP_COUNT,
+                    "an op is none");
+        fuzz_insist(!transfer || op->view[1] < plan->problem.ranks,
+                    "a peer is not there");
         for (uint32_t v = 0; v < gyre_op_views(op->code); v++)
-            insist(op->view[v] < p->view_count ||
-                       (op->view[v] == GYRE_NO_VIEW &&
-                        (gyre_op_optional(op->code) >> v & 1)),
-                   "an op has no view");
+            fuzz_insist(op->view[v] < p->view_count ||
+                            (op->view[v] == GYRE_NO_VIEW &&
+                             (gyre_op_optional(op->code) >> v & 1)),
+                        "an op has no view");
     }
     for (uint32_t i = 0; i < p->unit_count; i++) {
-        insist(p->units[i].first == units, "units leave ops out");
+        fuzz_insist(p->units[i].first == units, "units leave ops out");
         units += p->units[i].count;
     }
-    insist(units == p->op_count, "units leave ops out");
+    fuzz_insist(units == p->op_count, "units leave ops out");
 }
 
 typedef struct copy {
@@ -91,19 +79,17 @@ static void check_again(const gyre_plan *plan)
     gyre_plan *back = NULL;
     gyre_error error;
 
-    insist(gyre_plan_write_text(plan, keep, &text, &error) == GYRE_OK,
-           "cannot be written");
+    fuzz_insist(gyre_plan_write_text(plan, keep, &text, &error) == GYRE_OK,
+                "cannot be written");
     if (gyre_plan_read(context, "again", text.at, text.size, &back, &error))
         fprintf(stderr, "# %s\n", error.text);
-    insist(back != NULL, "cannot be read again");
-    insist(gyre_plan_write_binary(plan, keep, &again, &error) == GYRE_OK,
-           "cannot be written as bytes");
+    fuzz_insist(back != NULL, "cannot be read again");
+    fuzz_insist(gyre_plan_write_binary(plan, keep, &again, &error) == GYRE_OK,
+                "cannot be written as bytes");
     gyre_plan_free(back);
     free(text.at);
     free(again.at);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -115,9 +101,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gyre_status status =
         gyre_plan_read(context, "fuzz", data, size, &plan, &error);
     if (status != GYRE_OK) {
-        insist(status == GYRE_FORMAT || status == GYRE_CORRUPT,
-               "the status is not FORMAT or CORRUPT");
-        insist(strstr(error.text, "fuzz") != NULL, "the file is not named");
+        fuzz_insist(status == GYRE_FORMAT || status == GYRE_CORRUPT,
+                    "the status is not FORMAT or CORRUPT");
+        fuzz_insist(strstr(error.text, "fuzz") != NULL,
+                    "the file is not named");
         return 0;
     }
     for (uint32_t r = 0; r < plan->problem.ranks; r++) {
@@ -138,18 +125,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef GYRE_LIBFUZZER
-
-static uint64_t seed = 1;
-
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t draw(void)
-{
-    uint64_t z = seed += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 /* Pieces that plans are made of, so that a mutation gets past the words. */
 static const char *const words[] = {
@@ -188,16 +163,6 @@ static const char *const words[] = {
     "chunk KV start 0 length 0 stride 1 owner 0\n",
 };
 
-static size_t insert(uint8_t *data, size_t size, size_t at, const void *what,
-                     size_t n)
-{
-    if (size + n > MOST)
-        return size;
-    memmove(data + at + n, data + at, size - at);
-    memcpy(data + at, what, n);
-    return size + n;
-}
-
 /* A line or a piece of one somewhere else in it, or away. */
 static size_t move_line(uint8_t *data, size_t size, size_t at, int keep_it)
 {
@@ -209,26 +174,24 @@ static size_t move_line(uint8_t *data, size_t size, size_t at, int keep_it)
         if (line[n++] == '\n')
             break;
     }
-    if (!keep_it) {
-        memmove(data + at, data + at + n, size - at - n);
-        return size - n;
-    }
-    return insert(data, size, (size_t)(draw() % (size + 1)), line, n);
+    if (!keep_it)
+        return fuzz_cut(data, size, at, n);
+    return fuzz_insert(data, size, (size_t)(fuzz_draw() % (size + 1)), line, n);
 }
 
 static size_t mutate(uint8_t *data, size_t size)
 {
     if (size == 0)
         return size;
-    size_t at = (size_t)(draw() % size);
-    const char *word = words[draw() % (sizeof(words) / sizeof(words[0]))];
+    size_t at = (size_t)(fuzz_draw() % size);
+    const char *word = words[fuzz_draw() % (sizeof(words) / sizeof(words[0]))];
 
-    switch (draw() % 8) {
+    switch (fuzz_draw() % 8) {
     case 0:
-        data[at] ^= (uint8_t)(1u << draw() % 8);
+        data[at] ^= (uint8_t)(1u << fuzz_draw() % 8);
         return size;
     case 1:
-        return insert(data, size, at, word, strlen(word));
+        return fuzz_insert(data, size, at, word, strlen(word));
     case 2:
         if (strlen(word) <= size - at)
             memcpy(data + at, word, strlen(word));
@@ -238,15 +201,15 @@ static size_t mutate(uint8_t *data, size_t size)
     case 4:
         return move_line(data, size, at, 1);
     case 5:
-        return draw() % 8 == 0 ? at : size;
+        return fuzz_draw() % 8 == 0 ? at : size;
     case 6:
-        data[at] = (uint8_t)draw();
+        data[at] = (uint8_t)fuzz_draw();
         return size;
     default:
         /* Digits for digits: ids that may not be there. */
         for (; at < size; at++)
             if (data[at] >= '0' && data[at] <= '9') {
-                data[at] = (uint8_t)('0' + draw() % 10);
+                data[at] = (uint8_t)('0' + fuzz_draw() % 10);
                 break;
             }
         return size;
@@ -257,7 +220,7 @@ static size_t mutate(uint8_t *data, size_t size)
  * its end whatever stands above. */
 static void fit_sum(uint8_t *data, size_t size)
 {
-    if (!gyre_binary_is(data, size) || size < 16 || draw() % 8 == 0)
+    if (!gyre_binary_is(data, size) || size < 16 || fuzz_draw() % 8 == 0)
         return;
     uint64_t sum = gyre_sum_add(GYRE_SUM_START, data, size - 8);
 
@@ -265,76 +228,21 @@ static void fit_sum(uint8_t *data, size_t size)
         data[size - 8 + (size_t)i] = (uint8_t)(sum >> 8 * i);
 }
 
-static void run(const uint8_t *data, size_t size, int rounds)
+static size_t change(uint8_t *data, size_t size)
 {
-    static uint8_t changed[MOST];
-
-    LLVMFuzzerTestOneInput(data, size);
-    while (rounds-- > 0) {
-        size_t n = size;
-
-        memcpy(changed, data, size);
-        for (uint64_t k = 1 + draw() % 3; k > 0; k--)
-            n = mutate(changed, n);
-        fit_sum(changed, n);
-        /* Exactly as large as it is, for tools that watch the end of it. */
-        uint8_t *exact = malloc(n > 0 ? n : 1);
-        if (exact == NULL)
-            return;
-        memcpy(exact, changed, n);
-        LLVMFuzzerTestOneInput(exact, n);
-        free(exact);
-    }
-}
-
-static int run_file(const char *path, int rounds)
-{
-    static uint8_t data[MOST];
-    FILE *file = fopen(path, "rb");
-    size_t n;
-
-    if (file == NULL)
-        return 1;
-    n = fread(data, 1, sizeof(data), file);
-    fclose(file);
-    run(data, n, rounds);
-    return 0;
-}
-
-static int run_corpus(const char *top, int rounds)
-{
-    char folder[2048], path[4096];
-    struct dirent **entries = NULL;
-    int n, failed = 0, count = 0;
-
-    snprintf(folder, sizeof(folder), "%s/tests/fuzz/plan", top);
-    n = scandir(folder, &entries, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (entries[i]->d_name[0] != '.') {
-            snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
-            failed |= run_file(path, rounds);
-            count++;
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    printf("# %d files\n", count);
-    return failed || count == 0;
+    for (uint64_t k = 1 + fuzz_draw() % 3; k > 0; k--)
+        size = mutate(data, size);
+    fit_sum(data, size);
+    return size;
 }
 
 int main(int argc, char **argv)
 {
-    const char *top = getenv("GYRE_TOP_SRC");
-    const char *more = getenv("GYRE_FUZZ_ROUNDS");
-    int rounds = more != NULL ? atoi(more) : 2000;
-    int failed = 0;
+    static const fuzz_target target = {
+        .folder = "plan", .what = "plans", .rounds = 2000, .change = change};
+    int failed = fuzz_main(&target, argc, argv);
 
-    for (int i = 1; i < argc; i++)
-        failed |= run_file(argv[i], rounds);
-    if (argc < 2)
-        failed = run_corpus(top != NULL ? top : ".", rounds);
     gyre_context_destroy(context);
-    printf("1..1\n%s 1 - plans\n", failed ? "not ok" : "ok");
     return failed;
 }
 

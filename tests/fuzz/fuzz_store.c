@@ -16,9 +16,9 @@
  */
 #include "config.h"
 
+#include "fuzz.h"
 #include "store/store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,6 @@
 #include <xxhash.h>
 
 enum {
-    MOST = 1 << 16,
     AREA = 24 * 1024,
     CHUNKS = 7,
     TENSORS = 3,
@@ -36,15 +35,7 @@ enum {
 
 static gyre_context *context;
 static size_t taken_bytes;
-static int was_taken; /* the last input */
-
-static void insist(int condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "# taken, but %s\n", what);
-    abort();
-}
+static size_t taken, tried; /* inputs */
 
 /* ---- memory with an end ----------------------------------------------- */
 
@@ -85,21 +76,23 @@ static void check_layout(const gyre_layout *l)
 {
     uint64_t behind[GYRE_MAX_DEVICES];
 
-    insist(l->devices >= 1 && l->devices <= GYRE_MAX_DEVICES, "no devices");
-    insist(l->area_at[1] >= l->area_at[0] + l->area_bytes, "areas overlap");
+    fuzz_insist(l->devices >= 1 && l->devices <= GYRE_MAX_DEVICES,
+                "no devices");
+    fuzz_insist(l->area_at[1] >= l->area_at[0] + l->area_bytes,
+                "areas overlap");
     for (uint32_t d = 0; d < l->devices; d++)
         behind[d] = l->data_at;
     for (uint64_t c = 0; c < l->chunks; c++) {
         uint32_t d = l->places[c].device;
 
-        insist(d < l->devices, "a chunk lies on no device");
-        insist(l->places[c].offset == behind[d], "chunks overlap");
+        fuzz_insist(d < l->devices, "a chunk lies on no device");
+        fuzz_insist(l->places[c].offset == behind[d], "chunks overlap");
         behind[d] += gyre_layout_chunk_bytes(l, c) * gyre_layout_versions(l, c);
         behind[d] += gyre_layout_gradient_bytes(l, c);
-        insist(behind[d] >= l->places[c].offset, "an offset overflows");
+        fuzz_insist(behind[d] >= l->places[c].offset, "an offset overflows");
     }
     for (uint32_t d = 0; d < l->devices; d++)
-        insist(l->device_bytes[d] == behind[d], "a file is too short");
+        fuzz_insist(l->device_bytes[d] == behind[d], "a file is too short");
 }
 
 static gyre_status parse(const void *text, size_t bytes, gyre_store **out)
@@ -107,9 +100,10 @@ static gyre_status parse(const void *text, size_t bytes, gyre_store **out)
     gyre_error error = {GYRE_OK, ""};
     gyre_status status = gyre_store_blank(context, "/fuzz", NULL, out, &error);
 
-    insist(status == GYRE_OK, "no store could be made");
+    fuzz_insist(status == GYRE_OK, "no store could be made");
     status = gyre_manifest_parse(*out, text, bytes, "fuzz", &error);
-    insist(status == GYRE_OK || error.text[0] != '\0', "there is no message");
+    fuzz_insist(status == GYRE_OK || error.text[0] != '\0',
+                "there is no message");
     return status;
 }
 
@@ -122,11 +116,11 @@ static int try_manifest(const uint8_t *data, size_t size)
     if (good) {
         check_layout(&store->layout);
         if (gyre_manifest_text(store, &text, NULL) == GYRE_OK) {
-            insist(parse(text, strlen(text), &second) == GYRE_OK,
-                   "it cannot be read again");
-            insist(gyre_manifest_text(second, &again, NULL) == GYRE_OK &&
-                       strcmp(text, again) == 0,
-                   "it is read otherwise the second time");
+            fuzz_insist(parse(text, strlen(text), &second) == GYRE_OK,
+                        "it cannot be read again");
+            fuzz_insist(gyre_manifest_text(second, &again, NULL) == GYRE_OK &&
+                            strcmp(text, again) == 0,
+                        "it is read otherwise the second time");
             gyre_store_free(second);
         }
     }
@@ -185,7 +179,7 @@ static int try_record(const uint8_t *data, size_t size)
     gyre_record record;
     int good;
 
-    insist(image != NULL, "there is no memory");
+    fuzz_insist(image != NULL, "there is no memory");
     memset(image, 0, AREA);
     memcpy(image, data, size < AREA ? size : AREA);
     fit_record(image);
@@ -194,48 +188,38 @@ static int try_record(const uint8_t *data, size_t size)
     if (good) {
         const uint8_t *end = (const uint8_t *)blob + record.blob_bytes;
 
-        insist(end >= image && end <= image + AREA, "the blob is outside");
-        insist((const uint8_t *)(entries + CHUNKS) <= (const uint8_t *)steps &&
-                   (const void *)(steps + TENSORS) <= blob,
-               "tables overlap");
+        fuzz_insist(end >= image && end <= image + AREA, "the blob is outside");
+        fuzz_insist((const uint8_t *)(entries + CHUNKS) <=
+                            (const uint8_t *)steps &&
+                        (const void *)(steps + TENSORS) <= blob,
+                    "tables overlap");
     }
     free(image);
     return good;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    was_taken = 0;
+    int good;
+
     if (start() != 0 || size < 1)
         return 0;
     if (data[0] == 'm')
-        was_taken = try_manifest(data + 1, size - 1);
+        good = try_manifest(data + 1, size - 1);
     else if (data[0] == 's')
-        was_taken = try_super(data + 1, size - 1);
+        good = try_super(data + 1, size - 1);
     else
-        was_taken = try_record(data + 1, size - 1);
-    insist(gyre_context_memory(context, NULL) < 1 << 16, "memory was lost");
+        good = try_record(data + 1, size - 1);
+    taken += (size_t)good;
+    tried++;
+    fuzz_insist(gyre_context_memory(context, NULL) < 1 << 16,
+                "memory was lost");
     return 0;
 }
 
 #ifndef GYRE_LIBFUZZER
 
 /* ---- mutations -------------------------------------------------------- */
-
-static uint64_t seed = 1;
-static size_t taken, tried;
-
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t draw(void)
-{
-    uint64_t z = seed += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static const char *const words[] = {
     "null",
@@ -268,35 +252,29 @@ static const char *const words[] = {
 
 static size_t mutate(uint8_t *data, size_t size)
 {
-    size_t at = 1 + (size_t)(draw() % (size > 1 ? size - 1 : 1));
-    const char *word = words[draw() % (sizeof(words) / sizeof(words[0]))];
-    size_t n = strlen(word), cut = (size_t)(draw() % 24);
+    size_t at = 1 + (size_t)(fuzz_draw() % (size > 1 ? size - 1 : 1));
+    const char *word = words[fuzz_draw() % (sizeof(words) / sizeof(words[0]))];
+    size_t n = strlen(word), cut = (size_t)(fuzz_draw() % 24);
 
     if (at >= size)
         return size;
-    switch (draw() % 6) {
+    switch (fuzz_draw() % 6) {
     case 0:
-        data[at] ^= (uint8_t)(1u << draw() % 8);
+        data[at] ^= (uint8_t)(1u << fuzz_draw() % 8);
         return size;
     case 1:
-        data[at] = (uint8_t)('0' + draw() % 10);
+        data[at] = (uint8_t)('0' + fuzz_draw() % 10);
         return size;
     case 2:
         if (n <= size - at)
             memcpy(data + at, word, n);
         return size;
     case 3:
-        if (size + n > MOST)
-            return size;
-        memmove(data + at + n, data + at, size - at);
-        memcpy(data + at, word, n);
-        return size + n;
+        return fuzz_insert(data, size, at, word, n);
     case 4:
-        cut = cut < size - at ? cut : size - at;
-        memmove(data + at, data + at + cut, size - at - cut);
-        return size - cut;
+        return fuzz_cut(data, size, at, cut);
     default:
-        memset(data + at, (int)(draw() % 256), cut < size - at ? cut : 1);
+        memset(data + at, (int)(fuzz_draw() % 256), cut < size - at ? cut : 1);
         return size;
     }
 }
@@ -306,7 +284,7 @@ static size_t mutate(uint8_t *data, size_t size)
 static size_t renumber(uint8_t *data, size_t size)
 {
     static const char digits[] = "0123456789";
-    size_t at = (size_t)(draw() % size), end;
+    size_t at = (size_t)(fuzz_draw() % size), end;
 
     while (at < size && strchr(digits, data[at]) == NULL)
         at++;
@@ -314,69 +292,22 @@ static size_t renumber(uint8_t *data, size_t size)
          end < size && data[end] != 0 && strchr(digits, data[end]) != NULL;)
         end++;
     for (size_t k = at; k < end; k++)
-        data[k] = (uint8_t)digits[draw() % 10];
+        data[k] = (uint8_t)digits[fuzz_draw() % 10];
     return size;
 }
 
-static void run(const uint8_t *data, size_t size, int rounds)
+static size_t change(uint8_t *data, size_t size)
 {
-    static uint8_t changed[MOST];
-
-    LLVMFuzzerTestOneInput(data, size);
-    taken += (size_t)was_taken;
-    while (rounds-- > 0) {
-        size_t n = size;
-
-        memcpy(changed, data, size);
-        for (uint64_t k = 1 + draw() % 4; k > 0; k--)
-            n = draw() % 3 == 0 ? renumber(changed, n) : mutate(changed, n);
-        /* Exactly as large as it is, for tools that watch the end of it. */
-        uint8_t *exact = malloc(n);
-        if (exact == NULL)
-            return;
-        memcpy(exact, changed, n);
-        LLVMFuzzerTestOneInput(exact, n);
-        taken += (size_t)was_taken;
-        tried++;
-        free(exact);
-    }
+    for (uint64_t k = 1 + fuzz_draw() % 4; k > 0 && size > 0; k--)
+        size = fuzz_draw() % 3 == 0 ? renumber(data, size) : mutate(data, size);
+    return size;
 }
 
-static int run_file(const char *path, int rounds)
+/* Nothing would be tested when all were refused. */
+static int judge(void)
 {
-    static uint8_t data[MOST];
-    FILE *file = fopen(path, "rb");
-    size_t n;
-
-    if (file == NULL)
-        return 1;
-    n = fread(data, 1, sizeof(data), file);
-    fclose(file);
-    if (n > 0)
-        run(data, n, rounds);
-    return n == 0;
-}
-
-static int run_corpus(const char *top, int rounds)
-{
-    char folder[2048], path[4096];
-    struct dirent **entries = NULL;
-    int n, failed = 0, count = 0;
-
-    snprintf(folder, sizeof(folder), "%s/tests/fuzz/store", top);
-    n = scandir(folder, &entries, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (entries[i]->d_name[0] != '.') {
-            snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
-            failed |= run_file(path, rounds);
-            count++;
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    printf("# %d files, %zu of %zu mutations taken\n", count, taken, tried);
-    /* Nothing would be tested when all were refused. */
-    return failed || count == 0 || taken < tried / 20;
+    printf("# %zu of %zu inputs taken\n", taken, tried);
+    return taken >= tried / 20;
 }
 
 /* ---- the corpus ------------------------------------------------------- */
@@ -469,20 +400,16 @@ static int write_corpus(const char *folder)
 
 int main(int argc, char **argv)
 {
-    const char *top = getenv("GYRE_TOP_SRC");
-    const char *more = getenv("GYRE_FUZZ_ROUNDS");
-    int rounds = more != NULL ? atoi(more) : 4000;
-    int failed = 0;
+    static const fuzz_target target = {.folder = "store",
+                                       .what =
+                                           "manifests, superblocks and records",
+                                       .rounds = 4000,
+                                       .change = change,
+                                       .write = write_corpus,
+                                       .judge = judge};
+    int failed = fuzz_main(&target, argc, argv);
 
-    if (argc == 3 && strcmp(argv[1], "--corpus") == 0)
-        return write_corpus(argv[2]);
-    for (int i = 1; i < argc; i++)
-        failed |= run_file(argv[i], rounds);
-    if (argc < 2)
-        failed = run_corpus(top != NULL ? top : ".", rounds);
     gyre_context_destroy(context);
-    printf("1..1\n%s 1 - manifests, superblocks and records\n",
-           failed ? "not ok" : "ok");
     return failed;
 }
 

@@ -16,24 +16,15 @@
 #include "config.h"
 
 #include "../unit/codecs_cases.h"
+#include "fuzz.h"
 
-#include <dirent.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-enum { HEAD = 4, MOST_ELEMENTS = 3 * GYRE_CODEC_GRAIN, MOST = 1 << 16 };
+enum { HEAD = 4, MOST_ELEMENTS = 3 * GYRE_CODEC_GRAIN };
 
 static gyre_context *context;
 static gyre_codec *codecs[CODEC_CASES];
-
-static void insist(int condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "# taken, but %s\n", what);
-    abort();
-}
 
 static int start(void)
 {
@@ -42,17 +33,17 @@ static int start(void)
     if (gyre_context_create(NULL, &context, NULL) != GYRE_OK)
         return 1;
     for (size_t c = 0; c < CODEC_CASES; c++)
-        insist(gyre_codec_create(context, codec_cases[c].name,
-                                 codec_cases[c].settings, codec_cases[c].count,
-                                 &codecs[c], NULL) == GYRE_OK,
-               "a codec cannot be made");
+        fuzz_insist(gyre_codec_create(
+                        context, codec_cases[c].name, codec_cases[c].settings,
+                        codec_cases[c].count, &codecs[c], NULL) == GYRE_OK,
+                    "a codec cannot be made");
     return 0;
 }
 
 static void check_floats(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        insist(isfinite(x[i]), "a decoded number is not finite");
+        fuzz_insist(isfinite(x[i]), "a decoded number is not finite");
 }
 
 static void try_payload(const gyre_codec *codec, const uint8_t *bytes,
@@ -61,14 +52,14 @@ static void try_payload(const gyre_codec *codec, const uint8_t *bytes,
     float out[GYRE_CODEC_GRAIN], sum[GYRE_CODEC_GRAIN] = {0};
     int refused = gyre_codec_decode(codec, bytes, size, n, out);
 
-    insist((gyre_codec_accumulate(codec, bytes, size, n, sum) != 0) ==
-               (refused != 0),
-           "accumulate and decompress disagree");
+    fuzz_insist((gyre_codec_accumulate(codec, bytes, size, n, sum) != 0) ==
+                    (refused != 0),
+                "accumulate and decompress disagree");
     if (refused)
         return;
     check_floats(out, n);
     for (size_t i = 0; i < n; i++)
-        insist(sum[i] == out[i], "accumulate gives other numbers");
+        fuzz_insist(sum[i] == out[i], "accumulate gives other numbers");
 }
 
 /* Make the checksum fit; `table` bytes stand before the payloads. */
@@ -100,18 +91,16 @@ static void try_block(const gyre_codec *codec, uint8_t *block, size_t size,
                  : 0);
     }
     if (gyre_wire_check(codec, block, size, n, NULL) != GYRE_OK) {
-        insist(gyre_wire_verify(codec, block, size, n, NULL) != GYRE_OK,
-               "verify takes what check does not");
+        fuzz_insist(gyre_wire_verify(codec, block, size, n, NULL) != GYRE_OK,
+                    "verify takes what check does not");
         return;
     }
     if (gyre_wire_decode(codec, block, out, NULL) != GYRE_OK)
         return;
     check_floats(out, n);
-    insist(gyre_wire_verify(codec, block, size, n, NULL) == GYRE_OK,
-           "verify refuses what decodes");
+    fuzz_insist(gyre_wire_verify(codec, block, size, n, NULL) == GYRE_OK,
+                "verify refuses what decodes");
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -138,92 +127,40 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef GYRE_LIBFUZZER
 
-static uint64_t seed = 1;
-
-static uint64_t draw(void)
-{
-    return (uint64_t)codec_draw(&seed) << 32 | codec_draw(&seed);
-}
-
 static size_t mutate(uint8_t *data, size_t size)
 {
     static const uint8_t edges[] = {0, 1, 0x7f, 0x80, 0xff, 0x7c, 0xfe, 4};
-    size_t at = size > 0 ? (size_t)(draw() % size) : 0;
-    size_t n = (size_t)(draw() % 12);
+    size_t at = size > 0 ? (size_t)(fuzz_draw() % size) : 0;
+    size_t n = (size_t)(fuzz_draw() % 12);
 
     if (size == 0)
         return size;
-    switch (draw() % 6) {
+    switch (fuzz_draw() % 6) {
     case 0:
-        data[at] ^= (uint8_t)(1u << draw() % 8);
+        data[at] ^= (uint8_t)(1u << fuzz_draw() % 8);
         return size;
     case 1:
-        data[at] = edges[draw() % sizeof(edges)];
+        data[at] = edges[fuzz_draw() % sizeof(edges)];
         return size;
     case 2:
         n = n < size - at ? n : size - at;
-        memset(data + at, (int)(draw() % 2 * 255), n);
+        memset(data + at, (int)(fuzz_draw() % 2 * 255), n);
         return size;
     case 3:
-        n = n < size - at ? n : size - at;
-        memmove(data + at, data + at + n, size - at - n);
-        return size - n;
+        return fuzz_cut(data, size, at, n);
     case 4: /* in the header or a table more often than elsewhere */
-        data[(HEAD + draw() % 60) % size] = (uint8_t)draw();
+        data[(HEAD + fuzz_draw() % 60) % size] = (uint8_t)fuzz_draw();
         return size;
     default:
         return size - (n < size ? n : size);
     }
 }
 
-static void run(const uint8_t *data, size_t size, int rounds)
+static size_t change(uint8_t *data, size_t size)
 {
-    static uint8_t changed[MOST];
-
-    LLVMFuzzerTestOneInput(data, size);
-    while (rounds-- > 0) {
-        size_t n = size;
-
-        memcpy(changed, data, size);
-        for (uint64_t k = 1 + draw() % 3; k > 0; k--)
-            n = mutate(changed, n);
-        LLVMFuzzerTestOneInput(changed, n);
-    }
-}
-
-static int run_file(const char *path, int rounds)
-{
-    static uint8_t data[MOST];
-    FILE *file = fopen(path, "rb");
-    size_t n;
-
-    if (file == NULL)
-        return 1;
-    n = fread(data, 1, sizeof(data), file);
-    fclose(file);
-    run(data, n, rounds);
-    return 0;
-}
-
-static int run_corpus(const char *top, int rounds)
-{
-    char folder[2048], path[4096];
-    struct dirent **entries = NULL;
-    int n, failed = 0, count = 0;
-
-    snprintf(folder, sizeof(folder), "%s/tests/fuzz/wire", top);
-    n = scandir(folder, &entries, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (entries[i]->d_name[0] != '.') {
-            snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
-            failed |= run_file(path, rounds);
-            count++;
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    printf("# %d files\n", count);
-    return failed || count == 0;
+    for (uint64_t k = 1 + fuzz_draw() % 3; k > 0; k--)
+        size = mutate(data, size);
+    return size;
 }
 
 /* ---- writing the corpus ---------------------------------------------- */
@@ -232,7 +169,7 @@ static int run_corpus(const char *top, int rounds)
  * have a table; then its first payload alone. */
 static int write_case(const char *folder, size_t c)
 {
-    static uint64_t summary[(1 << 20) / 8], room[MOST / 8];
+    static uint64_t summary[(1 << 20) / 8], room[FUZZ_MOST / 8];
     static float x[MOST_ELEMENTS], kept[GYRE_CODEC_GRAIN];
     const gyre_codec *codec = codecs[c];
     size_t survey = gyre_codec_survey_bytes(codec), n = survey > 0 ? 2100 : 150;
@@ -292,26 +229,27 @@ static int write_case(const char *folder, size_t c)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int write_corpus(const char *folder)
 {
-    const char *top = getenv("GYRE_TOP_SRC");
-    const char *more = getenv("GYRE_FUZZ_ROUNDS");
-    int rounds = more != NULL ? atoi(more) : 20000;
     int failed = start();
 
-    if (argc == 3 && strcmp(argv[1], "--corpus") == 0) {
-        for (size_t c = 0; c < CODEC_CASES; c++)
-            failed |= write_case(argv[2], c);
-        return failed;
-    }
-    for (int i = 1; i < argc; i++)
-        failed |= run_file(argv[i], rounds);
-    if (argc < 2)
-        failed |= run_corpus(top != NULL ? top : ".", rounds);
+    for (size_t c = 0; c < CODEC_CASES && !failed; c++)
+        failed = write_case(folder, c);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    static const fuzz_target target = {.folder = "wire",
+                                       .what = "wire blocks",
+                                       .rounds = 20000,
+                                       .change = change,
+                                       .write = write_corpus};
+    int failed = fuzz_main(&target, argc, argv);
+
     for (size_t c = 0; c < CODEC_CASES; c++)
         gyre_codec_destroy(codecs[c]);
     gyre_context_destroy(context);
-    printf("1..1\n%s 1 - wire blocks\n", failed ? "not ok" : "ok");
     return failed;
 }
 

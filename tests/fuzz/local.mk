@@ -5,6 +5,12 @@ check_PROGRAMS += \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_store \
 	tests/fuzz/fuzz_wire
+fuzz_replay = tests/fuzz/fuzz.h tests/fuzz/replay.c
+tests_fuzz_fuzz_plan_SOURCES = tests/fuzz/fuzz_plan.c $(fuzz_replay)
+tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c \
+	$(fuzz_replay)
+tests_fuzz_fuzz_store_SOURCES = tests/fuzz/fuzz_store.c $(fuzz_replay)
+tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/fuzz_wire.c $(fuzz_replay)
 tests_fuzz_fuzz_store_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 tests_fuzz_fuzz_wire_LDADD = $(LDADD) $(XXHASH_LIBS) -lm
 

@@ -25,6 +25,8 @@
 #ifndef GYRE_TESTS_UNIT_UNIT_H
 #define GYRE_TESTS_UNIT_UNIT_H
 
+#include "config.h" /* GYRE_SANITIZED */
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,17 +43,19 @@
 #include <unistd.h>
 
 /*
- * Is a sample of a long list enough?  Yes in sanitizer builds, which look at
- * memory and threads and take ten times as long: there GYRE_SOAK runs all of
- * it.  Numbers are for the builds without one, which run it all anyway.
+ * Is a sample of a long list enough?  Yes in sanitizer builds and under
+ * valgrind, which look at memory and threads and take ten times as long: there
+ * GYRE_SOAK runs all of it.  Numbers are for the plain run, which takes it all
+ * anyway.
  */
 static inline bool unit_sampled(void)
 {
 #ifdef GYRE_SANITIZED
-    return getenv("GYRE_SOAK") == NULL;
+    bool slow = true;
 #else
-    return false;
+    bool slow = getenv("GYRE_VALGRIND") != NULL;
 #endif
+    return slow && getenv("GYRE_SOAK") == NULL;
 }
 
 /*

@@ -4,17 +4,18 @@
  * travels goes round a ring, the other side is gathered; the bytes are the
  * same.
  *
- * a = 1 is a ring; the least elements are near a = sqrt(P K / H) forward and
- * sqrt(4 P K / (3 H)) backward, so that the two passes have tiles of their own.
+ * a = 1 is a ring; with one dtype for all that moves, the least bytes are near
+ * a = sqrt(P K / H) forward and sqrt(4 P K / (3 H)) backward, so that the two
+ * passes have tiles of their own.
  */
 #define GY_SCHEDULE
 #define GY_PARAMETERS(P)                                                  \
     P(a, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                          \
-      "blocks of Q of a rank; 0: the least elements")                     \
+      "blocks of Q of a rank; 0: the least bytes")                        \
     P(c, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                          \
       "blocks of KV of a rank; 0: ranks / a")                             \
     P(a_backward, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                 \
-      "a in the backward pass; 0: as forward, or the least elements")     \
+      "a in the backward pass; 0: as forward, or the least bytes")        \
     P(c_backward, GYRE_STRUCTURAL, GYRE_INT(0, 0, 65536),                 \
       "c in the backward pass; 0: ranks / a_backward")                    \
     P(travels, GYRE_STRUCTURAL, GYRE_CHOICE(0, "kv|q|burst"),             \
@@ -32,21 +33,39 @@ typedef struct tile {
     uint32_t a, c;
 } tile;
 
-/* Elements that a rank sends, in units of its tokens: (a - 1) q + (c - 1) k. */
-static uint64_t weight(const gyre_problem *p, uint32_t pass, uint32_t a)
+/* Hops of a sum over `count` ranks. */
+static double sum_hops(const gy_values *v, uint32_t count, uint32_t travels)
 {
-    uint64_t q = (uint64_t)p->heads * ((uint64_t)p->head_dim + p->v_head_dim);
-    uint64_t k =
-        (uint64_t)p->kv_heads * ((uint64_t)p->head_dim + p->v_head_dim);
-
-    if (pass == GYRE_PASS_BACKWARD) {
-        q += (uint64_t)p->heads * p->head_dim;
-        k *= 2;
-    }
-    return (a - 1) * q + (p->ranks / a - 1) * k;
+    return travels && v->hops > 0 && count > 1 ? count : count - 1;
 }
 
-static uint32_t lightest(const gyre_problem *p, uint32_t pass)
+/* Bytes that the ranks send in the mean, times their number: each row of Q goes
+ * to a - 1 ranks and its sum to as many; each of KV to c - 1, and backward its
+ * sum, which makes one hop more as `published`.  As double: products of sizes
+ * may pass 64 bits. */
+static double weight(const gy_values *v, const gyre_problem *p, uint32_t pass,
+                     uint32_t a)
+{
+    double q[2], kv[2], d = p->head_dim, o = p->v_head_dim;
+    uint32_t c = p->ranks / a, back = pass == GYRE_PASS_BACKWARD;
+    uint32_t moves_q = form_moves_q((uint32_t)v->travels, pass) != 0;
+
+    q[0] = d * p->dtype_bytes;
+    q[1] = o * p->wire_bytes + p->stat_bytes;
+    kv[0] = (d + o) * p->dtype_bytes;
+    kv[1] = back ? (d + o) * p->wire_bytes : 0;
+    if (back) {
+        q[0] = (d + o) * p->dtype_bytes + 2.0 * p->stat_bytes;
+        q[1] = d * p->wire_bytes;
+    }
+    return (double)p->tokens[GYRE_SIDE_Q] * p->heads *
+               ((a - 1) * q[0] + sum_hops(v, a, moves_q) * q[1]) +
+           (double)p->tokens[GYRE_SIDE_KV] * p->kv_heads *
+               ((c - 1) * kv[0] + sum_hops(v, c, !moves_q) * kv[1]);
+}
+
+static uint32_t lightest(const gy_values *v, const gyre_problem *p,
+                         uint32_t pass)
 {
     uint32_t best = 1;
 
@@ -55,7 +74,7 @@ static uint32_t lightest(const gyre_problem *p, uint32_t pass)
         for (int pair = 0; pair < 2 && p->ranks % i == 0; pair++) {
             uint32_t a = pair ? p->ranks / i : i;
 
-            if (weight(p, pass, a) < weight(p, pass, best))
+            if (weight(v, p, pass, a) < weight(v, p, pass, best))
                 best = a;
         }
     return best;
@@ -68,7 +87,7 @@ static tile tile_of(const gy_values *v, const gyre_problem *p, uint32_t pass)
     if (pass == GYRE_PASS_BACKWARD && (v->a_backward > 0 || v->c_backward > 0))
         t = (tile){(uint32_t)v->a_backward, (uint32_t)v->c_backward};
     if (t.a == 0 && t.c == 0)
-        t.a = lightest(p, pass);
+        t.a = lightest(v, p, pass);
     if (t.a == 0)
         t.a = p->ranks / t.c;
     if (t.c == 0)

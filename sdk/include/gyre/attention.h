@@ -66,6 +66,19 @@ GYRE_API void gyre_world_close(gyre_world *world);
  * on.  Any thread. */
 GYRE_API uint32_t gyre_world_size(const gyre_world *world, uint32_t *first,
                                   uint32_t *count);
+/* What every rank holds, to every process: `bytes[r]` of rank r, rank after
+ * rank in `all`, where those of the ranks that are here lie already.  All
+ * processes call with the same bytes; with one rank's alone it is a broadcast.
+ * No ledger counts it.  Errors: INVALID; RANGE when the sum does not fit;
+ * NO_MEMORY; what broke the world.  After an error it is broken for the others
+ * as well. */
+GYRE_API gyre_status gyre_world_gather(gyre_world *world, const size_t *bytes,
+                                       void *all, gyre_error *error);
+/* For a process that cannot go on: breaks the world, so that the others get
+ * "rank R gave up: " and `why` where they would wait.  status: of that error,
+ * OK stands for STOPPED.  Any thread; the first call counts. */
+GYRE_API void gyre_world_give_up(gyre_world *world, gyre_status status,
+                                 const char *why);
 
 /* ---- attention --------------------------------------------------------- */
 
@@ -88,11 +101,15 @@ typedef struct gyre_attention_options {
      * as tokens fits everything.  Costs memory and bytes by that factor,
      * see gyre_attention_memory.  0: off. */
     uint32_t tiles;
-    const char *kernel; /* NULL: by dtype; "f64", "f32", "bf16", "count", ... */
-    double scale;       /* 0: 1 / sqrt(head_dim) */
-    double dropout;     /* 0 <= p < 1 */
-    uint64_t seed; /* of dropout: a pair (batch, head, q, k) is kept or not,
-                      whatever the schedule */
+    /* NULL: by dtype; "f64", "f32", "bf16", "count"; or blocks on a device:
+     * "opencl" and "cuda", with ":N" for another than the first, of f32 or
+     * bf16.  Each rank and pass opens it for itself; where it is missing, open
+     * fails. */
+    const char *kernel;
+    double scale;   /* 0: 1 / sqrt(head_dim); finite in the dtype of sums */
+    double dropout; /* 0 <= p < 1 */
+    uint64_t seed;  /* of dropout: a pair (batch, head, q, k) is kept or not,
+                       whatever the schedule */
     const float *slopes; /* [heads] of ALiBi: - slope |q - k|; or NULL */
     uint64_t delay;      /* ns at most before each computing op, for tests */
     uint64_t delay_seed;
@@ -104,8 +121,8 @@ typedef struct gyre_attention_options {
     double flops;
 } gyre_attention_options;
 
-/* Makes the plans and takes all memory.  Errors: INVALID, PLAN, NOT_FOUND,
- * PARAMETER, UNSUPPORTED, NO_MEMORY.  The world outlives it. */
+/* Makes the plans and takes all memory.  Errors: INVALID, RANGE, PLAN,
+ * NOT_FOUND, PARAMETER, UNSUPPORTED, NO_MEMORY.  The world outlives it. */
 GYRE_API gyre_status gyre_attention_open(gyre_context *context,
                                          gyre_world *world,
                                          const gyre_attention_options *options,
@@ -163,7 +180,8 @@ typedef struct gyre_attention_cost {
     uint64_t external[GYRE_PASS_COUNT]; /* of them the user's tensors */
     uint64_t saved;                     /* of backward's: kept by forward */
     uint64_t leaves[GYRE_PASS_COUNT];   /* more, for deterministic mode */
-    uint64_t scratch[GYRE_PASS_COUNT];  /* of the kernel */
+    uint64_t scratch[GYRE_PASS_COUNT];  /* of the kernel; a device
+                                           takes as much again */
     uint64_t sent[GYRE_PASS_COUNT], received[GYRE_PASS_COUNT];
     uint64_t leaves_sent[GYRE_PASS_COUNT]; /* beyond sent, for deterministic
                                               mode */
@@ -200,7 +218,11 @@ GYRE_API gyre_status gyre_attention_ledger(
  *     f64               1e-12 of the largest value of the tensor
  *     f32, bf16         twice the error of one rank with the same kernel, at
  *                       least 4 eps of the largest value
- *     ... bf16 wire     (1 + cast depth) / 256 of the largest value
+ *     ... bf16 wire     (1 + cast depth) / 256 of the largest value: that of
+ *                       forward for O, of both passes for gradients; LSE is
+ *                       f32 there, too
+ *
+ * What is not finite is wrong, also where one rank has it, too.
  *
  * and the bytes that each rank moved with the plan's.  With "mpi" rank 0 makes
  * the comparison and all ranks get its result.

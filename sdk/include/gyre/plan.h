@@ -98,6 +98,10 @@ typedef struct gyre_plan_request {
     void (*emit)(void *user, uint32_t pass, uint32_t rank,
                  const gyre_plan_host *host, gyre_builder *builder);
     void *emit_user;
+    /* Ranks of a node: rank r is on node r / node, and bytes between nodes are
+     * counted by themselves [0: all on one]. */
+    uint32_t node;
+    uint32_t reserved;
 } gyre_plan_request;
 
 /* Find the plugin, check settings and problem, lay the tokens out, emit every
@@ -122,7 +126,8 @@ typedef struct gyre_plan_info {
 
 /* Set info->size first; fields beyond it are not written.  Any thread. */
 GYRE_API void gyre_plan_get_info(const gyre_plan *plan, gyre_plan_info *info);
-/* Bytes counted op by op; out[GYRE_PLAN_PHASES].  Phases without bytes on this
+/* Bytes counted op by op, by link: all, and those between nodes;
+ * out[GYRE_PLAN_PHASES].  Phases without bytes on this
  * rank are left out.  Errors: RANGE. */
 GYRE_API gyre_status gyre_plan_rank_bytes(const gyre_plan *plan, uint32_t rank,
                                           gyre_phase_bytes *out,
@@ -315,15 +320,17 @@ GYRE_API gyre_status gyre_plan_time(const gyre_plan *plan,
 /* One thing that two plans do not share. */
 typedef struct gyre_plan_difference {
     size_t size;
-    const char *what;    /* "problem", "slot", "op", "buf" */
+    const char *what;    /* "problem", "slot", "buf", "group", "op" */
     uint32_t rank;       /* GYRE_NO_VIEW: of the problem */
     uint32_t one, other; /* index in each plan; GYRE_NO_VIEW: not there */
     const char *text;    /* what it is, until the callback returns */
 } gyre_plan_difference;
 
 /*
- * Compare: the problem, then by rank the slots and ops as the shortest list of
- * those that must go and come, and the bufs where nothing else differs.
+ * Compare: the problem, then by rank the slots, groups and ops as the shortest
+ * list of those that must go and come, and the bufs where all slots are alike.
+ * Everything that a file keeps is compared but the plan's name and the numbers
+ * of row sets, views and bufs: 0 differences, and the plans do the same.
  * *count: how many; `each` may be NULL.  Any thread.  Errors: NO_MEMORY.
  */
 GYRE_API gyre_status

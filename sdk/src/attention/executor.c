@@ -190,16 +190,6 @@ static void free_bufs(gyre_executor *x)
                               ALIGN);
 }
 
-static gyre_status largest(gyre_executor *x, const gyre_plan_op *op,
-                           const gyre_block *block, gyre_error *error)
-{
-    (void)op, (void)error;
-    size_t bytes = x->kernel->scratch(block);
-    if (bytes > x->scratch_bytes)
-        x->scratch_bytes = bytes;
-    return GYRE_OK;
-}
-
 static gyre_status size_scratch(gyre_executor *x, gyre_error *error)
 {
     const gyre_plan_program *p = x->program;
@@ -207,7 +197,8 @@ static gyre_status size_scratch(gyre_executor *x, gyre_error *error)
         const gyre_plan_op *op = &p->ops[i];
         if (op->code != GYRE_OP_ATT && op->code != GYRE_OP_GRD)
             continue;
-        gyre_status status = gyre_executor_blocks(x, op, largest, error);
+        gyre_status status =
+            gyre_executor_blocks(x, op, gyre_executor_largest, error);
         if (status != GYRE_OK)
             return status;
     }
@@ -229,26 +220,10 @@ static gyre_status size_scratch(gyre_executor *x, gyre_error *error)
 /* ---- open ------------------------------------------------------------------
  */
 
-static gyre_status choose_kernel(gyre_executor *x, gyre_error *error)
-{
-    const gyre_problem *p = &x->plan->problem;
-    const char *name = x->options.kernel;
-    x->kernel = gyre_kernel_find(name);
-    if (x->kernel == NULL)
-        return gyre_fail(error, GYRE_NOT_FOUND,
-                         "there is no attention kernel '%s' here", name);
-    if ((uint32_t)x->kernel->dtype != p->dtype)
-        return gyre_fail(error, GYRE_INVALID,
-                         "kernel %s is for dtype %s, the plan has %s", name,
-                         gyre_dtype_name(x->kernel->dtype),
-                         gyre_dtype_name((gyre_dtype)p->dtype));
-    return GYRE_OK;
-}
-
 /* Tables, sizes and places; not yet the bufs. */
 static gyre_status prepare(gyre_executor *x, gyre_error *error)
 {
-    gyre_status status = choose_kernel(x, error);
+    gyre_status status = gyre_executor_choose(x, error);
     if (status == GYRE_OK)
         status = gyre_leaves_make(x->plan, x->options.tiles, &x->leaves, error);
     if (status != GYRE_OK)
@@ -285,6 +260,8 @@ gyre_status gyre_executor_open(const gyre_plan *plan, uint32_t rank,
     if (status == GYRE_OK)
         status = size_scratch(x, error);
     if (status == GYRE_OK)
+        status = gyre_executor_open_device(x, error);
+    if (status == GYRE_OK)
         status = gyre_queue_open(x, error);
     if (status == GYRE_OK && x->scratch_bytes > 0)
         x->scratch = gyre_alloc_aligned(x->context, x->scratch_bytes, ALIGN);
@@ -309,6 +286,7 @@ void gyre_executor_close(gyre_executor *x)
     if (x == NULL)
         return;
     gyre_queue_close(x);
+    gyre_block_device_close(x->device);
     free_bufs(x);
     if (x->scratch != NULL)
         gyre_free_aligned(x->context, x->scratch, x->scratch_bytes, ALIGN);
@@ -353,6 +331,9 @@ gyre_status gyre_executor_measure(const gyre_plan *plan, uint32_t rank,
         status = place_slots(&x, error);
     if (status == GYRE_OK)
         status = size_scratch(&x, error);
+    memory.scratch = x.scratch_bytes;
+    if (status == GYRE_OK && x.module != NULL)
+        status = gyre_device_room_bytes(&x.room, &memory.scratch, error);
     if (status == GYRE_OK) {
         uint64_t own = 0;
         for (uint32_t i = 0; i < x.program->buf_count; i++)
@@ -360,7 +341,6 @@ gyre_status gyre_executor_measure(const gyre_plan *plan, uint32_t rank,
         memory.saved = saved_bytes(&x);
         memory.leaves =
             own + x.fold_bytes + memory.external + memory.saved - memory.bufs;
-        memory.scratch = x.scratch_bytes;
         *out = memory;
     }
     free_tables(&x);

@@ -4,6 +4,7 @@
 #define GYRE_SRC_ATTENTION_EXECUTOR_H
 
 #include "attention/attention.h"
+#include "attention/kernel_device.h"
 
 #include <pthread.h>
 
@@ -20,7 +21,11 @@ struct gyre_executor {
     const gyre_plan_program *program;
     uint32_t rank;
     gyre_endpoint *endpoint;
-    const gyre_kernel *kernel;
+    const gyre_kernel *kernel; /* of the host */
+    const char *module;        /* of devices, "cuda"; NULL: the host computes */
+    uint32_t module_index;     /* which device */
+    gyre_device_room room;     /* the largest block */
+    gyre_block_device *device; /* for ATT and GRD; or NULL */
     gyre_executor_options options;
     gyre_leaves leaves;
     gyre_plan_order order;
@@ -69,6 +74,14 @@ typedef gyre_status (*gyre_block_each)(gyre_executor *x, const gyre_plan_op *op,
                                        gyre_error *error);
 gyre_status gyre_executor_blocks(gyre_executor *x, const gyre_plan_op *op,
                                  gyre_block_each each, gyre_error *error);
+/* on_device.c: what computes ATT and GRD.  Find it; hold room for one more
+ * block; take a device once all are held; run. */
+gyre_status gyre_executor_choose(gyre_executor *x, gyre_error *error);
+gyre_status gyre_executor_largest(gyre_executor *x, const gyre_plan_op *op,
+                                  const gyre_block *block, gyre_error *error);
+gyre_status gyre_executor_open_device(gyre_executor *x, gyre_error *error);
+gyre_status gyre_executor_compute(gyre_executor *x, const gyre_plan_op *op,
+                                  const gyre_block *block, gyre_error *error);
 /* The leaves of one block; FIN of a sum that has leaves (leaves.c). */
 gyre_status gyre_leaves_block(gyre_executor *x, const gyre_plan_op *op,
                               const gyre_block *block, gyre_block_each each,

@@ -109,6 +109,20 @@ static gyre_status no_memory(gyre_error *error)
     return gyre_fail(error, GYRE_NO_MEMORY, "no memory for an attention");
 }
 
+/* Before anything runs: a kernel that refuses it in a forward breaks the world.
+ */
+static gyre_status check_scale(const gyre_attention *a, double scale,
+                               gyre_error *error)
+{
+    gyre_dtype sum = (gyre_dtype)a->plans[0]->problem.sum_dtype;
+    if (gyre_scale_fits(scale, sum))
+        return GYRE_OK;
+    return gyre_fail(error, GYRE_RANGE,
+                     "attention options: scale is %g: a finite number in %s, "
+                     "or 0 for 1/sqrt(head dim)",
+                     scale, gyre_dtype_name(sum));
+}
+
 static gyre_status check_ranks(const gyre_attention *a, gyre_error *error)
 {
     uint32_t ranks = gyre_transport_ranks(a->world);
@@ -118,6 +132,32 @@ static gyre_status check_ranks(const gyre_attention *a, gyre_error *error)
                              "plan '%s' is for %u ranks, the world has %u",
                              a->plans[pass]->name,
                              a->plans[pass]->problem.ranks, ranks);
+    return GYRE_OK;
+}
+
+/* A transport of one queue begins the groups of a rank in program order.  A
+ * plan that counts on lanes could then wait for itself, over any number of
+ * ranks, where no two ends disagree that the transport could see. */
+static gyre_status check_lanes(const gyre_attention *a, gyre_error *error)
+{
+    if (!gyre_transport_one_queue(a->world))
+        return GYRE_OK;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        gyre_proof proof = {.size = sizeof(proof)};
+        if (a->plans[pass] == NULL)
+            continue;
+        gyre_status status =
+            gyre_plan_prove(a->plans[pass], NULL, &proof, error);
+        if (status != GYRE_OK)
+            return status;
+        if (!proof.one_lane)
+            return gyre_fail(error, GYRE_INVALID,
+                             "plan '%s' is not proven to end on one lane, and "
+                             "%s has one: run it on threads or mpi%s%s",
+                             a->plans[pass]->name,
+                             gyre_transport_backend(a->world),
+                             proof.ok ? "" : ", or mend it: ", proof.reason);
+    }
     return GYRE_OK;
 }
 
@@ -224,6 +264,10 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
     status = gyre_attention_plans(context, &options, a->made, a->plans, error);
     if (status == GYRE_OK)
         status = check_ranks(a, error);
+    if (status == GYRE_OK)
+        status = check_lanes(a, error);
+    if (status == GYRE_OK)
+        status = check_scale(a, options.scale, error);
     if (status == GYRE_OK)
         status = list_chunks(a, error);
     if (status == GYRE_OK)

@@ -104,6 +104,11 @@ static gyre_status check_pieces(const gyre_piece *pieces, uint32_t count,
     return GYRE_OK;
 }
 
+bool gyre_scale_fits(double scale, gyre_dtype sum)
+{
+    return sum == GYRE_F64 ? isfinite(scale) : isfinite((float)scale);
+}
+
 gyre_status gyre_block_check(const gyre_kernel *kernel, const gyre_block *block,
                              bool grad, gyre_error *error)
 {
@@ -128,11 +133,11 @@ gyre_status gyre_block_check(const gyre_kernel *kernel, const gyre_block *block,
         return gyre_fail(error, GYRE_INVALID,
                          "block kernel: dropout %g: at least 0, below 1",
                          p->dropout);
-    if (!isfinite(p->scale))
+    if (!gyre_scale_fits(p->scale, kernel->sum))
         return gyre_fail(error, GYRE_INVALID,
-                         "block kernel: scale %g: a finite number, 0 for "
-                         "1/sqrt(head dim)",
-                         p->scale);
+                         "block kernel: scale %g: a finite number in %s, 0 "
+                         "for 1/sqrt(head dim)",
+                         p->scale, gyre_dtype_name(kernel->sum));
     if (p->tile != 0 && (p->tile < 8 || p->tile > 256))
         return gyre_fail(error, GYRE_INVALID,
                          "block kernel: tile of %u positions: 0, or 8 to 256",

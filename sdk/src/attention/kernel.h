@@ -142,6 +142,8 @@ const gyre_kernel *gyre_kernel_find(const char *name);
 /* Names in order, NULL at the end. */
 const char *const *gyre_kernel_names(void);
 
+/* Is a scale a finite number where sums are of this dtype? */
+bool gyre_scale_fits(double scale, gyre_dtype sum);
 /* Is the block well formed for this kernel?  `grad` asks about DO .. DV. */
 gyre_status gyre_block_check(const gyre_kernel *kernel, const gyre_block *block,
                              bool grad, gyre_error *error);

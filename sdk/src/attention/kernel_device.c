@@ -76,6 +76,26 @@ static gyre_status check_room(const gyre_device_room *room, uint64_t *words,
     return GYRE_OK;
 }
 
+void gyre_device_room_hold(gyre_device_room *room, const gyre_block *block)
+{
+    gyre_pack pack = gyre_pack_count(block);
+
+    room->rows = pack.rows > room->rows ? pack.rows : room->rows;
+    room->keys = pack.keys > room->keys ? pack.keys : room->keys;
+    room->runs = pack.runs > room->runs ? pack.runs : room->runs;
+}
+
+gyre_status gyre_device_room_bytes(const gyre_device_room *room,
+                                   uint64_t *bytes, gyre_error *error)
+{
+    uint64_t words, floats;
+    gyre_status status = check_room(room, &words, &floats, error);
+
+    if (status == GYRE_OK)
+        *bytes = words * sizeof(uint32_t) + floats * sizeof(float);
+    return status;
+}
+
 gyre_status gyre_block_device_open(gyre_context *context, const char *name,
                                    uint32_t index, const gyre_device_room *room,
                                    gyre_block_device **out, gyre_error *error)

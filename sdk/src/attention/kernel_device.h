@@ -29,6 +29,13 @@ typedef struct gyre_device_room {
     gyre_dtype dtype;              /* of Q, K, V, DO: f32 or bf16 */
 } gyre_device_room;
 
+/* Make room for one more block; head dims, group and dtype are set before. */
+void gyre_device_room_hold(gyre_device_room *room, const gyre_block *block);
+/* Bytes that are taken on the host, and as many on the device.  Errors: INVALID
+ * for a dtype or more than a launch can hold. */
+gyre_status gyre_device_room_bytes(const gyre_device_room *room,
+                                   uint64_t *bytes, gyre_error *error);
+
 typedef struct gyre_block_device gyre_block_device;
 
 /* Device `index` of module `name`.  Errors: NOT_FOUND, UNSUPPORTED (driver

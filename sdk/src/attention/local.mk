@@ -14,6 +14,7 @@ attention_sources = $(attention_kernel_sources) \
 	sdk/src/attention/make.c \
 	sdk/src/attention/make.h \
 	sdk/src/attention/naive.c \
+	sdk/src/attention/on_device.c \
 	sdk/src/attention/pass.c \
 	sdk/src/attention/prove.c \
 	sdk/src/attention/queue.c \

@@ -45,7 +45,8 @@ static gyre_problem problem_of(const gyre_plan_request *r)
         .v_head_dim = r->v_head_dim ? r->v_head_dim : r->head_dim,
         .dtype = r->dtype,
         .wire_dtype = r->wire_dtype,
-        .tokens = {r->tokens, r->kv_tokens ? r->kv_tokens : r->tokens}};
+        .tokens = {r->tokens, r->kv_tokens ? r->kv_tokens : r->tokens},
+        .node = r->node};
 
     return problem;
 }

@@ -103,6 +103,8 @@ static void done(void *user, gyre_status status, const gyre_error *error)
         end(x, flight->unit);
     else
         fail(x, flight->unit, status, error);
+    /* What waited for it computes while more groups begin. */
+    pthread_cond_signal(&x->changed);
     pump(x);
     /* Last: the rank's thread may now return and free the executor. */
     x->pending--;

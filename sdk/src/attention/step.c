@@ -206,15 +206,6 @@ gyre_status gyre_executor_blocks(gyre_executor *x, const gyre_plan_op *op,
     return GYRE_OK;
 }
 
-static gyre_status run_block(gyre_executor *x, const gyre_plan_op *op,
-                             const gyre_block *block, gyre_error *error)
-{
-    gyre_kernel_run run = {
-        .workers = 1, .scratch = x->scratch, .scratch_bytes = x->scratch_bytes};
-    return op->code == GYRE_OP_GRD ? x->kernel->grad(block, &run, error)
-                                   : x->kernel->attend(block, &run, error);
-}
-
 /* ---- RED, CPY, FIN, DLT
  * ------------------------------------------------------ */
 
@@ -343,7 +334,7 @@ gyre_status gyre_executor_step(gyre_executor *x, const gyre_plan_op *op,
     switch (op->code) {
     case GYRE_OP_ATT:
     case GYRE_OP_GRD:
-        return gyre_executor_blocks(x, op, run_block, error);
+        return gyre_executor_blocks(x, op, gyre_executor_compute, error);
     case GYRE_OP_RED:
         reduce(x, op);
         return GYRE_OK;

@@ -154,9 +154,10 @@ static uint64_t hash_of(const double *a, size_t n)
 }
 
 /* LSE is in f32 whatever the tensors have, on the wire as well. */
-static double bound_of(const gyre_trial_rule *rule, bool lse, double reference,
-                       double alone)
+static double bound_of(const gyre_trial_rule *rule, uint32_t tensor,
+                       double reference, double alone)
 {
+    bool lse = tensor == GYRE_TRIAL_LSE;
     double epsilon = rule->dtype == GYRE_F64 ? 0x1p-52 : 0x1p-23;
     if (rule->dtype == GYRE_BF16 && !lse)
         epsilon = 0x1p-7;
@@ -166,7 +167,7 @@ static double bound_of(const gyre_trial_rule *rule, bool lse, double reference,
         return 1e-12 * reference;
     double bound = fmax(2 * alone, 4 * epsilon * reference);
     if (rule->narrow_wire && !lse)
-        bound = fmax(bound, (1 + rule->cast_depth) * 0x1p-8 * reference);
+        bound = fmax(bound, (1 + rule->casts[tensor]) * 0x1p-8 * reference);
     return bound;
 }
 
@@ -188,7 +189,7 @@ void gyre_whole_compare(const gyre_whole *got, const gyre_whole *reference,
         t->max_rel_error =
             most > 0 ? t->max_abs_error / most : t->max_abs_error;
         double own = farthest(alone->at[which], reference->at[which], n);
-        t->bound = bound_of(rule, which == GYRE_WHOLE_LSE, most, own);
+        t->bound = bound_of(rule, i, most, own);
         /* A NaN of the kernel's own is no measure for another. */
         t->ok = isfinite(own) && isfinite(t->max_abs_error) &&
                 t->max_abs_error <= t->bound;

@@ -47,7 +47,7 @@ gyre_status gyre_whole_reference(gyre_whole *whole, const gyre_plan *plan,
 typedef struct gyre_trial_rule {
     gyre_dtype dtype;
     bool count, narrow_wire;
-    uint32_t cast_depth;
+    uint32_t casts[GYRE_TRIAL_TENSORS]; /* narrowings before it is final */
     bool compared[GYRE_TRIAL_TENSORS];
 } gyre_trial_rule;
 /* alone: the same kernel without a schedule. */

@@ -117,10 +117,10 @@ static gyre_status run_alone(trial *t, gyre_error *error)
     return status;
 }
 
-static gyre_status find_casts(const trial *t, uint32_t *depth,
+/* Gradients are made from O, too: they pass what either pass narrows. */
+static gyre_status find_casts(const trial *t, uint32_t *casts,
                               gyre_error *error)
 {
-    *depth = 0;
     for (uint32_t pass = 0; pass < 2; pass++) {
         gyre_proof proof = {.size = sizeof(proof)};
         if (t->plans[pass] == NULL)
@@ -129,8 +129,11 @@ static gyre_status find_casts(const trial *t, uint32_t *depth,
             gyre_plan_prove(t->plans[pass], NULL, &proof, error);
         if (status != GYRE_OK)
             return status;
-        if (proof.cast_depth > *depth)
-            *depth = proof.cast_depth;
+        for (uint32_t i = pass == GYRE_PASS_FORWARD ? GYRE_TRIAL_O
+                                                    : GYRE_TRIAL_DQ;
+             i < GYRE_TRIAL_TENSORS; i++)
+            if (proof.cast_depth > casts[i])
+                casts[i] = proof.cast_depth;
     }
     return GYRE_OK;
 }
@@ -154,7 +157,7 @@ static gyre_status judge(trial *t, bool lse, gyre_error *error)
     if (status == GYRE_OK)
         status = run_alone(t, error);
     if (status == GYRE_OK && rule.narrow_wire)
-        status = find_casts(t, &rule.cast_depth, error);
+        status = find_casts(t, rule.casts, error);
     if (status == GYRE_OK)
         gyre_whole_compare(&t->got, &t->reference, &t->alone, &rule,
                            &t->result);

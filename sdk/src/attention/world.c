@@ -61,3 +61,54 @@ uint32_t gyre_world_size(const gyre_world *world, uint32_t *first,
         *count = n;
     return gyre_transport_ranks(world);
 }
+
+static gyre_status check_gather(const gyre_world *world, const size_t *bytes,
+                                const void *all, gyre_error *error)
+{
+    uint32_t ranks = gyre_transport_ranks(world);
+    uint64_t sum = 0;
+    if (bytes == NULL)
+        return gyre_fail(error, GYRE_INVALID,
+                         "gather: no bytes; give a size for each of the %u "
+                         "ranks",
+                         ranks);
+    for (uint32_t r = 0; r < ranks; r++)
+        if (!gyre_add(sum, bytes[r], &sum) || sum > PTRDIFF_MAX)
+            return gyre_fail(error, GYRE_RANGE,
+                             "gather: the %zu bytes of rank %u are more than "
+                             "fit behind those of the ranks before",
+                             bytes[r], r);
+    if (all == NULL && sum > 0)
+        return gyre_fail(error, GYRE_INVALID,
+                         "gather: no room for the %llu bytes of all ranks",
+                         (unsigned long long)sum);
+    return GYRE_OK;
+}
+
+gyre_status gyre_world_gather(gyre_world *world, const size_t *bytes, void *all,
+                              gyre_error *error)
+{
+    uint32_t first, count;
+    gyre_endpoint *endpoint;
+    gyre_status status = check_gather(world, bytes, all, error);
+    if (status == GYRE_OK)
+        status = gyre_transport_check(world, error);
+    gyre_transport_local(world, &first, &count);
+    if (status == GYRE_OK && count < gyre_transport_ranks(world)) {
+        status = gyre_transport_endpoint(world, first, &endpoint, error);
+        if (status == GYRE_OK)
+            status = gyre_transport_allgather(endpoint, bytes, all, error);
+    }
+    if (status != GYRE_OK)
+        return gyre_attention_give_up(world, status, error);
+    return GYRE_OK;
+}
+
+void gyre_world_give_up(gyre_world *world, gyre_status status, const char *why)
+{
+    gyre_endpoint *endpoint;
+    uint32_t first;
+    gyre_transport_local(world, &first, &(uint32_t){0});
+    if (gyre_transport_endpoint(world, first, &endpoint, NULL) == GYRE_OK)
+        gyre_transport_abort(endpoint, status, why);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes and memory of a program, counted op by op and buf by buf. */
-#include "plan/plan.h"
+#include "plan/prove.h"
 
 void gyre_plan_count_bytes(const gyre_plan *plan, uint32_t rank, uint64_t *sent,
                            uint64_t *received)
@@ -11,6 +11,29 @@ void gyre_plan_count_bytes(const gyre_plan *plan, uint32_t rank, uint64_t *sent,
     for (uint32_t i = 0; i < program->op_count; i++) {
         const gyre_plan_op *op = &program->ops[i];
         if (op->code != GYRE_OP_PUT && op->code != GYRE_OP_GET)
+            continue;
+        uint32_t phase = program->groups[op->group].phase;
+        uint64_t bytes = gyre_view_bytes(plan, program, op->view[0]);
+        *(op->code == GYRE_OP_PUT ? &sent[phase] : &received[phase]) += bytes;
+    }
+}
+
+void gyre_plan_count_outer(const gyre_plan *plan, uint32_t rank,
+                           const gyre_shift *shift, uint64_t *sent,
+                           uint64_t *received)
+{
+    const gyre_plan_program *program =
+        &plan->programs[shift != NULL ? 0 : rank];
+    uint32_t node = plan->problem.node;
+    for (uint32_t i = 0; i < plan->phase_count; i++)
+        sent[i] = received[i] = 0;
+    for (uint32_t i = 0; node > 0 && i < program->op_count; i++) {
+        const gyre_plan_op *op = &program->ops[i];
+        if (op->code != GYRE_OP_PUT && op->code != GYRE_OP_GET)
+            continue;
+        uint32_t peer = shift != NULL ? gyre_shift_add(shift, rank, op->view[1])
+                                      : op->view[1];
+        if (peer / node == rank / node)
             continue;
         uint32_t phase = program->groups[op->group].phase;
         uint64_t bytes = gyre_view_bytes(plan, program, op->view[0]);

@@ -34,12 +34,15 @@ gyre_status gyre_plan_rank_bytes(const gyre_plan *plan, uint32_t rank,
                                  gyre_error *error)
 {
     uint64_t sent[GYRE_PLAN_MAX_PHASES], received[GYRE_PLAN_MAX_PHASES];
+    uint64_t outer_sent[GYRE_PLAN_MAX_PHASES];
+    uint64_t outer_received[GYRE_PLAN_MAX_PHASES];
     uint32_t n = 0;
     gyre_status status = check_rank(plan, rank, error);
 
     if (status != GYRE_OK)
         return status;
     gyre_plan_count_bytes(plan, rank, sent, received);
+    gyre_plan_count_outer(plan, rank, NULL, outer_sent, outer_received);
     for (uint32_t i = 0; i < plan->phase_count; i++) {
         if (sent[i] == 0 && received[i] == 0)
             continue;
@@ -47,7 +50,8 @@ gyre_status gyre_plan_rank_bytes(const gyre_plan *plan, uint32_t rank,
             return gyre_fail(error, GYRE_RANGE,
                              "plan '%s': more than %d phases have bytes",
                              plan->name, GYRE_PLAN_PHASES);
-        out[n++] = (gyre_phase_bytes){plan->phases[i], sent[i], received[i]};
+        out[n++] = (gyre_phase_bytes){plan->phases[i], sent[i], received[i],
+                                      outer_sent[i], outer_received[i]};
     }
     *count = n;
     return GYRE_OK;

@@ -5,6 +5,8 @@ plan_sources = \
 	sdk/src/plan/count.c \
 	sdk/src/plan/create.c \
 	sdk/src/plan/diff.c \
+	sdk/src/plan/diff.h \
+	sdk/src/plan/diff_program.c \
 	sdk/src/plan/info.c \
 	sdk/src/plan/layout.c \
 	sdk/src/plan/load.c \
@@ -17,7 +19,10 @@ plan_sources = \
 	sdk/src/plan/radix_split.c \
 	sdk/src/plan/prove.c \
 	sdk/src/plan/prove.h \
+	sdk/src/plan/prove_effect.c \
+	sdk/src/plan/prove_effect.h \
 	sdk/src/plan/prove_match.c \
+	sdk/src/plan/prove_move.c \
 	sdk/src/plan/prove_op.c \
 	sdk/src/plan/prove_pattern.c \
 	sdk/src/plan/prove_quotient.c \

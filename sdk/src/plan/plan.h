@@ -258,6 +258,13 @@ double gyre_plan_step_flops(const gyre_plan *plan, const gyre_plan_step *step);
 /* Sent and received of one rank by phase index; arrays [phase_count]. */
 void gyre_plan_count_bytes(const gyre_plan *plan, uint32_t rank, uint64_t *sent,
                            uint64_t *received);
+/* Of these, what goes to and comes from ranks on other nodes.  shift: of
+ * program 0, moved to stand for `rank` (prove.h); NULL: of the rank's own
+ * program. */
+struct gyre_shift;
+void gyre_plan_count_outer(const gyre_plan *plan, uint32_t rank,
+                           const struct gyre_shift *shift, uint64_t *sent,
+                           uint64_t *received);
 /* Sum over bufs of the largest tenant; *external: of bufs with external slots
  * alone. Errors: NO_MEMORY. */
 gyre_status gyre_plan_count_memory(const gyre_plan *plan, uint32_t rank,

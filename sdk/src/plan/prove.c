@@ -316,40 +316,55 @@ static uint32_t program_of(const gyre_prover *v, uint32_t rank)
     return v->shift != NULL ? 0 : rank;
 }
 
-/* What was counted, by phase. */
+/* What was counted, by phase: of all links, or of those between nodes. */
 typedef struct counted {
     uint64_t sent[GYRE_PLAN_MAX_PHASES], received[GYRE_PLAN_MAX_PHASES];
 } counted;
 
+static bool same_flow(gyre_prover *v, uint32_t rank, const char *phase,
+                      const char *links, const uint64_t got[2],
+                      const uint64_t want[2])
+{
+    if (got[0] == want[0] && got[1] == want[1])
+        return true;
+    return gyre_prove_fail(
+        v, rank, NONE, NONE, NONE, NONE,
+        "phase '%s' sends %llu and receives %llu bytes%s, "
+        "by the schedule's formula %llu and %llu",
+        phase, (unsigned long long)got[0], (unsigned long long)got[1], links,
+        (unsigned long long)want[0], (unsigned long long)want[1]);
+}
+
 static bool same_bytes(gyre_prover *v, uint32_t rank, counted bytes,
-                       const gyre_phase_bytes *forms, uint32_t count)
+                       const counted *outer, const gyre_phase_bytes *forms,
+                       uint32_t count)
 {
     const gyre_plan *plan = v->plan;
-    uint64_t *sent = bytes.sent, *received = bytes.received;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t s = 0, r = 0;
+        const gyre_phase_bytes *form = &forms[i];
+        uint64_t got[2] = {0, 0}, between[2] = {0, 0};
         for (uint32_t p = 0; p < plan->phase_count; p++)
-            if (strcmp(plan->phases[p], forms[i].phase) == 0) {
-                s = sent[p];
-                r = received[p];
-                sent[p] = received[p] = 0;
+            if (strcmp(plan->phases[p], form->phase) == 0) {
+                got[0] = bytes.sent[p];
+                got[1] = bytes.received[p];
+                between[0] = outer->sent[p];
+                between[1] = outer->received[p];
+                bytes.sent[p] = bytes.received[p] = 0;
             }
-        if (s != forms[i].sent || r != forms[i].received)
-            return gyre_prove_fail(
-                v, rank, NONE, NONE, NONE, NONE,
-                "phase '%s' sends %llu and receives %llu bytes, by the "
-                "schedule's formula %llu and %llu",
-                forms[i].phase, (unsigned long long)s, (unsigned long long)r,
-                (unsigned long long)forms[i].sent,
-                (unsigned long long)forms[i].received);
+        if (!same_flow(v, rank, form->phase, "", got,
+                       (uint64_t[]){form->sent, form->received}) ||
+            !same_flow(v, rank, form->phase, " between nodes", between,
+                       (uint64_t[]){form->outer_sent, form->outer_received}))
+            return false;
     }
     for (uint32_t p = 0; p < plan->phase_count; p++)
-        if (sent[p] != 0 || received[p] != 0)
+        if (bytes.sent[p] != 0 || bytes.received[p] != 0)
             return gyre_prove_fail(v, rank, NONE, NONE, NONE, NONE,
                                    "phase '%s' sends %llu and receives %llu "
                                    "bytes, the schedule's formula has none",
-                                   plan->phases[p], (unsigned long long)sent[p],
-                                   (unsigned long long)received[p]);
+                                   plan->phases[p],
+                                   (unsigned long long)bytes.sent[p],
+                                   (unsigned long long)bytes.received[p]);
     return true;
 }
 
@@ -358,7 +373,7 @@ static bool count_bytes(gyre_prover *v)
 {
     const gyre_proof_options *options = v->options;
     uint64_t bytes = 0, external;
-    counted sums = {{0}, {0}};
+    counted sums = {{0}, {0}}, outer = {{0}, {0}};
     for (uint32_t r = 0; r < v->plan->problem.ranks; r++) {
         uint64_t memory = UINT64_MAX;
         if (program_of(v, r) == r &&
@@ -371,9 +386,10 @@ static bool count_bytes(gyre_prover *v)
             continue;
         if (program_of(v, r) == r)
             gyre_plan_count_bytes(v->plan, r, sums.sent, sums.received);
+        gyre_plan_count_outer(v->plan, r, v->shift, outer.sent, outer.received);
         gyre_phase_bytes forms[GYRE_PLAN_PHASES] = {{0}};
         uint32_t count = options->expect(options->user, r, forms, &memory);
-        if (!same_bytes(v, r, sums, forms, count))
+        if (!same_bytes(v, r, sums, &outer, forms, count))
             return false;
         if (memory != UINT64_MAX && memory != bytes)
             return gyre_prove_fail(v, r, NONE, NONE, NONE, NONE,

@@ -6,9 +6,11 @@
  *     prove_type.c     each op on its own: kinds, rows, heads, dtypes, bufs
  *     prove_match.c    the k-th PUT and the k-th GET of (src, dst, channel)
  *     prove_pattern.c  the declared patterns of groups
- *     prove_run.c      events: which unit can start, which can end; stuck or
- * not prove_state.c    what each row and head of a slot holds prove_op.c what
- * each op does to it prove_set.c      sets of chunks, shared until written
+ *     prove_run.c      events: which unit can start and end; stuck or not
+ *     prove_state.c    what each row and head of a slot holds
+ *     prove_op.c       what each op does to it
+ *     prove_move.c     what a transfer does to it
+ *     prove_set.c      sets of chunks, shared until written
  *     prove_quotient.c equal ranks: one program, peers by coordinates
  *     prove.c          all of it, outputs at home, sums over the plan
  *
@@ -175,7 +177,7 @@ bool gyre_prove_edge(gyre_prover *v, uint32_t piece, uint32_t from);
 /* Needed pieces make those they were copied from needed. */
 void gyre_prove_trace_back(gyre_prover *v);
 
-/* ---- effects (prove_op.c) ----------------------------------------------- */
+/* ---- effects (prove_op.c, prove_move.c) --------------------------------- */
 
 bool gyre_prove_compute(gyre_prover *v, uint32_t rank, uint32_t op);
 bool gyre_prove_move(gyre_prover *v, uint32_t put, uint32_t get);

@@ -267,6 +267,14 @@ static gyre_status rewrite(pruner *p, uint32_t rank, gyre_error *error)
 /* ---- the pass
  * ------------------------------------------------------------------ */
 
+static void note_change(pruner *p, const gyre_prove_transfer *at)
+{
+    const gyre_plan_program *program = &p->plan->programs[at->rank];
+    uint32_t group = program->ops[at->op].group;
+    p->changed[program->groups[group].phase] = true;
+}
+
+/* The two ends may stand under different names. */
 static void find_changes(pruner *p)
 {
     for (uint32_t t = 0; t < p->v.transfer_count; t++) {
@@ -278,8 +286,11 @@ static void find_changes(pruner *p)
         uint32_t rows = rows_of(p, at->rank, op->view[0]);
         keep_transfer(p, t);
         for (uint32_t i = 0; i < p->plan->rows[rows].count; i++)
-            if (!p->keep[i])
-                p->changed[program->groups[op->group].phase] = true;
+            if (!p->keep[i]) {
+                note_change(p, at);
+                note_change(p, &p->v.transfers[at->mate]);
+                break;
+            }
     }
 }
 

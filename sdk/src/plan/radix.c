@@ -34,36 +34,78 @@ radix_part radix_heads(const radix_work *w, uint32_t digit)
     return part;
 }
 
-/* Union over one digit, of what `rows` says of each. */
-static uint32_t union_of(radix_work *w, uint32_t side, radix_place place,
-                         int digit,
-                         uint32_t (*rows)(radix_work *, uint32_t, radix_place))
-{
-    uint32_t all = 0;
-
-    for (uint32_t i = 0; i < radix_count(w, digit); i++) {
-        place.at[digit] = i;
-        uint32_t one = rows(w, side, place);
-        all = i == 0 ? one : w->host->join(w->builder, all, one);
-    }
-    return all;
-}
-
 static uint32_t own_rows(radix_work *w, uint32_t side, radix_place place)
 {
     return w->host->owned(w->builder, side, radix_rank(w, place));
 }
 
+/* Chunks of one rank, to *count of `list`; of NULL, their number alone. */
+static void add_owned(const radix_work *w, uint32_t side, radix_place place,
+                      uint32_t *list, uint32_t *count)
+{
+    const gyre_plan *plan = w->builder->plan;
+    uint32_t rows = plan->owned[side][radix_rank(w, place)];
+
+    if (list != NULL)
+        memcpy(list + *count, gyre_plan_row_list(plan, rows),
+               plan->rows[rows].count * sizeof(*list));
+    *count += plan->rows[rows].count;
+}
+
+static void add_all(const radix_work *w, uint32_t side, radix_place place,
+                    int digit, uint32_t first, uint32_t *list, uint32_t *count)
+{
+    uint32_t parts = digit == DIGIT_HEADS ? 1 : radix_count(w, DIGIT_HEADS);
+
+    for (uint32_t i = first; i < radix_count(w, digit); i++) {
+        radix_place at = radix_move(w, place, digit, i);
+
+        for (uint32_t u = 0; u < parts; u++)
+            add_owned(w, side, radix_move(w, at, DIGIT_HEADS, u), list, count);
+    }
+}
+
+/* One list and one row set: joined rank by rank, every set on the way would be
+ * kept, and a team of all ranks would cost the square of their number. */
+uint32_t radix_union(radix_work *w, uint32_t side, radix_place place, int digit,
+                     uint32_t first)
+{
+    gyre_context *context = w->builder->plan->context;
+    uint32_t count = 0, used = 0;
+
+    if (w->builder->status != GYRE_OK)
+        return 0;
+    add_all(w, side, place, digit, first, NULL, &count);
+    uint32_t *list = gyre_alloc(context, (size_t)count + 1, sizeof(*list));
+
+    if (list == NULL) {
+        w->builder->status =
+            gyre_fail(&w->builder->error, GYRE_NO_MEMORY,
+                      "plan '%s', rank %u: no memory for %u chunks",
+                      w->builder->plan->name, w->builder->rank, count);
+        return 0;
+    }
+    add_all(w, side, place, digit, first, list, &used);
+    uint32_t rows = w->host->rows(w->builder, side, list, count);
+
+    gyre_free(context, list, (size_t)count + 1, sizeof(*list));
+    return rows;
+}
+
 uint32_t radix_block(radix_work *w, uint32_t side, radix_place place)
 {
-    return union_of(w, side, place, DIGIT_HEADS, own_rows);
+    if (radix_count(w, DIGIT_HEADS) == 1)
+        return own_rows(w, side, place);
+    return radix_union(w, side, place, DIGIT_HEADS, 0);
 }
 
 uint32_t radix_team(radix_work *w, uint32_t side, radix_place place)
 {
     int digit = side == GYRE_SIDE_Q ? DIGIT_Q_GATHER : DIGIT_KV_GATHER;
 
-    return union_of(w, side, place, digit, radix_block);
+    if (radix_count(w, digit) == 1)
+        return radix_block(w, side, place);
+    return radix_union(w, side, place, digit, 0);
 }
 
 /* ---- slots and views ------------------------------------------------------

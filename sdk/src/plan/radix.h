@@ -92,6 +92,10 @@ radix_part radix_heads(const radix_work *w, uint32_t digit);
 /* Rows of the block at a place, and of the blocks that it gathers. */
 uint32_t radix_block(radix_work *w, uint32_t side, radix_place place);
 uint32_t radix_team(radix_work *w, uint32_t side, radix_place place);
+/* Rows of the blocks that stand `first` and more places from `place` on a digit
+ * (on the digit of heads: of ranks and not of blocks). */
+uint32_t radix_union(radix_work *w, uint32_t side, radix_place place, int digit,
+                     uint32_t first);
 /* A slot in *buf; a new buf's number is put there.  buf NULL: a buf of its
  * own. */
 uint32_t radix_slot(radix_work *w, uint32_t kind, uint32_t rows,

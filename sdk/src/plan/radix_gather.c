@@ -74,15 +74,9 @@ uint32_t radix_gather_kv(radix_work *w, radix_part part, uint32_t *buf)
  * dtype of the wire. */
 static uint32_t for_wire(radix_work *w, radix_reduction *r)
 {
-    uint32_t rows = 0, count = radix_count(w, r->digit);
-
     if (!w->cast)
         return r->sum;
-    for (uint32_t i = 1; i < count; i++) {
-        radix_place place = radix_move(w, w->here, r->digit, i);
-        uint32_t one = radix_block(w, r->side, place);
-        rows = i == 1 ? one : w->host->join(w->builder, rows, one);
-    }
+    uint32_t rows = radix_union(w, r->side, w->here, r->digit, 1);
     uint32_t out = radix_slot(w, radix_sum_kind(w, r->side), rows, r->part,
                               w->problem->wire_dtype, &r->send_buf, 0);
     radix_op2(w, GYRE_OP_CPY, radix_rows(w, r->sum, rows, r->part),

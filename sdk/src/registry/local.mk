@@ -16,4 +16,9 @@ registry_sources = \
 	sdk/src/registry/search.c \
 	sdk/src/registry/table.h \
 	sdk/src/registry/wire.c
-gyre_include_HEADERS += sdk/include/gyre/plugin.h sdk/include/gyre/registry.h
+gyre_include_HEADERS += \
+	sdk/include/gyre/plugin.h \
+	sdk/include/gyre/plugin_compressor.h \
+	sdk/include/gyre/plugin_optimizer.h \
+	sdk/include/gyre/plugin_schedule.h \
+	sdk/include/gyre/registry.h

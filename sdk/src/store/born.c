@@ -65,9 +65,10 @@ gyre_status gyre_born_reaches(gyre_round *round, const gyre_gradient *piece,
     pthread_mutex_lock(&store->birth_lock);
     if (store->birth == NULL && !store->birth_refused)
         status = open_birth(store, piece, error);
+    gyre_birth *birth = store->birth;
     pthread_mutex_unlock(&store->birth_lock);
-    if (status == GYRE_OK && store->birth != NULL)
-        *reaches = gyre_birth_reaches(store->birth, piece, bytes);
+    if (status == GYRE_OK && birth != NULL)
+        *reaches = gyre_birth_reaches(birth, piece, bytes);
     return status;
 }
 

@@ -36,6 +36,7 @@ store_sources = \
 	sdk/src/store/safetensors.h \
 	sdk/src/store/store.h \
 	sdk/src/store/stream.c \
+	sdk/src/store/stream_io.c \
 	sdk/src/store/survey.c \
 	sdk/src/store/transfer.c \
 	sdk/src/store/update.c \

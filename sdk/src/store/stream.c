@@ -16,13 +16,10 @@
 #include "store/worker.h"
 #include "trace/trace.h"
 
-#include <assert.h>
 #include <string.h>
 #include <time.h>
 
 enum {
-    STATE = 0, /* index of the part's transfer */
-    GRADIENT = 1,
     POLL_IO_NS = 200000,    /* while an emulated time is awaited as well */
     POLL_DEVICE_NS = 50000, /* while a job runs and a lane is free */
 };
@@ -40,11 +37,6 @@ static uint64_t effort_of(const gyre_worker *w)
     if (w->paced)
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
     return (uint64_t)spent.tv_sec * 1000000000u + (uint64_t)spent.tv_nsec;
-}
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* State crosses the link between storage and update. */
@@ -78,142 +70,6 @@ static void enter(gyre_worker *w, gyre_buffer *b, gyre_buffer_state state)
     b->order = ++w->order;
 }
 
-/* ---- transfers -------------------------------------------------------- */
-
-static gyre_status submit(gyre_worker *w, gyre_buffer *b, int part,
-                          gyre_io_op op, uint64_t at, gyre_error *error)
-{
-    gyre_transfer *t = &b->transfer[part];
-    gyre_status status;
-
-    op.file = w->file;
-    op.buffer = (int32_t)(b - w->buffers);
-    op.data = part == STATE ? b->data : b->work.gradient;
-    op.user = t;
-    t->begun = gyre_now();
-    t->ended = 0;
-    t->bytes = op.bytes;
-    t->turn = gyre_bucket_reserve(
-        op.kind == GYRE_IO_READ ? &w->read_rate : &w->write_rate, at, op.bytes);
-    if (w->stats.first_ns == 0)
-        w->stats.first_ns = w->paced ? at : t->begun;
-    status = gyre_io_submit(w->io, &op, error);
-    if (status != GYRE_OK)
-        t->begun = 0;
-    return status;
-}
-
-static gyre_status submit_state(gyre_worker *w, gyre_buffer *b,
-                                gyre_io_kind kind, uint32_t version,
-                                uint64_t at, gyre_error *error)
-{
-    const gyre_layout *layout = &w->store->layout;
-    gyre_io_op op = {.kind = kind,
-                     .bytes = gyre_layout_chunk_bytes(layout, b->work.chunk),
-                     .offset =
-                         gyre_layout_offset(layout, b->work.chunk, version)};
-
-    return submit(w, b, STATE, op, at, error);
-}
-
-static gyre_status submit_gradient(gyre_worker *w, gyre_buffer *b,
-                                   gyre_io_kind kind, uint64_t bytes,
-                                   uint64_t at, gyre_error *error)
-{
-    const gyre_layout *layout = &w->store->layout;
-    gyre_io_op op = {.kind = kind,
-                     .bytes = gyre_round_up(bytes, layout->align),
-                     .offset =
-                         gyre_layout_gradient_offset(layout, b->work.chunk)};
-
-    assert(b->work.gradient != NULL);
-    assert(op.bytes <= gyre_layout_gradient_bytes(layout, b->work.chunk));
-    return submit(w, b, GRADIENT, op, at, error);
-}
-
-static gyre_status name_chunk(gyre_worker *w, const gyre_transfer *t,
-                              gyre_status status, gyre_error *error)
-{
-    const gyre_buffer *b = t->buffer;
-    char range[256];
-
-    gyre_layout_describe(&w->store->layout, b->work.chunk, range,
-                         sizeof(range));
-    return gyre_fail_prefix(error, status, "device %u, %schunk %llu (%s)",
-                            w->index,
-                            t == &b->transfer[GRADIENT] ? "gradients of " : "",
-                            (unsigned long long)b->work.chunk, range);
-}
-
-static gyre_status reap(gyre_worker *w, size_t min, gyre_error *error)
-{
-    gyre_io_done done[8];
-    size_t count = 0;
-    gyre_status result = gyre_io_wait(w->io, done, 8, min, &count, error);
-    uint64_t now = count > 0 || w->paced ? gyre_now() : 0;
-
-    for (size_t i = 0; i < count; i++) {
-        gyre_transfer *t = done[i].op.user;
-
-        /* Not there before its emulated end and there after it: on time. */
-        t->ended =
-            w->looked < t->turn.end && t->turn.end < now ? t->turn.end : now;
-        if (done[i].error != 0) {
-            if (result == GYRE_OK) {
-                result = gyre_io_report(w->io, &done[i], error);
-                result = name_chunk(w, t, result, error);
-            }
-        } else if (done[i].op.kind == GYRE_IO_READ) {
-            w->stats.read_bytes += t->bytes;
-        } else {
-            w->stats.write_bytes += t->bytes;
-            atomic_fetch_add(&w->store->flash, t->bytes);
-        }
-    }
-    w->looked = now;
-    return result;
-}
-
-static bool in_flight(const gyre_transfer *t)
-{
-    return t->begun != 0 && t->ended == 0;
-}
-
-static bool is_over(const gyre_buffer *b, uint64_t now)
-{
-    for (int p = 0; p < GYRE_PARTS; p++)
-        if (in_flight(&b->transfer[p]) || now < b->transfer[p].turn.end)
-            return false;
-    return true;
-}
-
-/* The transfers of a buffer are over; the bytes that they moved.  Their spans
- * go to the trace: of an emulated device the time that it would have taken. */
-static uint64_t close_transfers(gyre_worker *w, gyre_buffer *b, bool read)
-{
-    uint32_t name[GYRE_PARTS] = {read ? w->name.read : w->name.write,
-                                 read ? w->name.read_gradient
-                                      : w->name.write_gradient};
-    uint64_t bytes = 0;
-
-    for (int p = 0; p < GYRE_PARTS; p++) {
-        gyre_transfer *t = &b->transfer[p];
-        uint64_t begin = t->turn.end != 0 ? t->turn.begin : t->begun;
-        uint64_t end = later(t->ended, t->turn.end);
-
-        if (t->begun == 0)
-            continue;
-        gyre_trace_span(w->store->context,
-                        read ? GYRE_TRACE_STORAGE_READ
-                             : GYRE_TRACE_STORAGE_WRITE,
-                        name[p], begin, end, t->bytes);
-        b->at = later(b->at, end);
-        bytes += t->bytes;
-        *t = (gyre_transfer){.buffer = b};
-    }
-    return bytes;
-}
-
 /* ---- the link --------------------------------------------------------- */
 
 static void trace_link(gyre_worker *w, uint32_t name, gyre_turn turn,
@@ -233,14 +89,14 @@ static void take_link(gyre_worker *w, gyre_buffer *b, uint64_t bytes)
 static void leave_link(gyre_worker *w, gyre_buffer *b, uint32_t name)
 {
     trace_link(w, name, b->link, b->link_bytes);
-    b->at = later(b->at, b->link.end);
+    b->at = gyre_later(b->at, b->link.end);
     b->link = (gyre_turn){0, 0};
 }
 
 static void tell_delivered(gyre_worker *w, gyre_buffer *b)
 {
     trace_link(w, w->name.up, b->up, b->result.link_after);
-    b->at = later(b->at, b->up.end);
+    b->at = gyre_later(b->at, b->up.end);
     b->up = (gyre_turn){0, 0};
     b->undelivered = false;
     if (w->stream.delivered != NULL)
@@ -269,14 +125,14 @@ static gyre_status start_read(gyre_worker *w, gyre_buffer *b,
                                      : room;
     if (s->link_before != NULL && w->store->placement == GYRE_NEAR)
         down = s->link_before(s->user, next->chunk);
-    b->at = later(b->at, next->at);
+    b->at = gyre_later(b->at, next->at);
     enter(w, b, GYRE_BUFFER_READING);
     if (next->parts & GYRE_PART_STATE)
-        status = submit_state(w, b, GYRE_IO_READ, s->table[next->chunk].version,
-                              b->at, error);
+        status = gyre_transfer_state(
+            w, b, GYRE_IO_READ, s->table[next->chunk].version, b->at, error);
     if (status == GYRE_OK && b->work.gradient_bytes > 0)
-        status = submit_gradient(w, b, GYRE_IO_READ, b->work.gradient_bytes,
-                                 b->at, error);
+        status = gyre_transfer_gradient(w, b, GYRE_IO_READ,
+                                        b->work.gradient_bytes, b->at, error);
     take_link(w, b, down);
     return status;
 }
@@ -290,11 +146,11 @@ static gyre_status start_write(gyre_worker *w, gyre_buffer *b,
 
     enter(w, b, GYRE_BUFFER_WRITING);
     if (r->write >= 0)
-        status =
-            submit_state(w, b, GYRE_IO_WRITE, (uint32_t)r->write, at, error);
+        status = gyre_transfer_state(w, b, GYRE_IO_WRITE, (uint32_t)r->write,
+                                     at, error);
     if (status == GYRE_OK && r->write_gradient > 0)
-        status =
-            submit_gradient(w, b, GYRE_IO_WRITE, r->write_gradient, at, error);
+        status = gyre_transfer_gradient(w, b, GYRE_IO_WRITE, r->write_gradient,
+                                        at, error);
     return status;
 }
 
@@ -307,11 +163,11 @@ static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
     switch (b->state) {
     case GYRE_BUFFER_READING:
         if (b->work.parts != 0) {
-            if (!is_over(b, now) || now < b->link.end)
+            if (!gyre_transfer_over(b, now) || now < b->link.end)
                 return GYRE_OK;
             leave_link(w, b, w->name.down);
         }
-        bytes = close_transfers(w, b, true);
+        bytes = gyre_transfer_close(w, b, true);
         enter(w, b, GYRE_BUFFER_READY);
         if (crosses(w) && bytes > 0) {
             enter(w, b, GYRE_BUFFER_RAISING);
@@ -332,10 +188,10 @@ static gyre_status advance(gyre_worker *w, gyre_buffer *b, uint64_t now,
     case GYRE_BUFFER_WRITING:
         if (b->undelivered && now >= b->up.end)
             tell_delivered(w, b);
-        if (b->undelivered || !is_over(b, now) || now < b->link.end)
+        if (b->undelivered || !gyre_transfer_over(b, now) || now < b->link.end)
             return GYRE_OK;
         leave_link(w, b, w->name.down);
-        (void)close_transfers(w, b, false);
+        (void)gyre_transfer_close(w, b, false);
         enter(w, b, GYRE_BUFFER_FREE);
         return GYRE_OK;
     default:
@@ -431,7 +287,7 @@ static gyre_status process(gyre_worker *w, gyre_buffer *b, gyre_error *error)
                    begun, b->work.chunk);
     if (status != GYRE_OK)
         return status;
-    b->at = later(b->at, w->free_at) + (effort_of(w) - effort);
+    b->at = gyre_later(b->at, w->free_at) + (effort_of(w) - effort);
     w->free_at = b->at;
     if (!b->result.pending)
         return leave(w, b, error);
@@ -495,8 +351,8 @@ static uint64_t next_due(const gyre_worker *w, bool *late)
         sooner(&due, b->up.end, now);
         for (int p = 0; p < GYRE_PARTS; p++) {
             sooner(&due, b->transfer[p].turn.end, now);
-            *late |=
-                in_flight(&b->transfer[p]) && b->transfer[p].turn.end <= now;
+            *late |= gyre_transfer_in_flight(&b->transfer[p]) &&
+                     b->transfer[p].turn.end <= now;
         }
     }
     return due;
@@ -519,7 +375,7 @@ static gyre_status rest(gyre_worker *w, bool ended, gyre_error *error)
             return finish(w, job, error);
         sooner(&due, now + POLL_DEVICE_NS, now);
     } else if (io && due == UINT64_MAX) {
-        return reap(w, 1, error);
+        return gyre_transfer_reap(w, 1, error);
     } else if (late) {
         sooner(&due, now + POLL_IO_NS, now);
     }
@@ -538,7 +394,7 @@ static void drain(gyre_worker *w)
     while (gyre_io_in_flight(w->io) > 0) {
         size_t before = gyre_io_in_flight(w->io);
 
-        (void)reap(w, 1, &ignored);
+        (void)gyre_transfer_reap(w, 1, &ignored);
         if (gyre_io_in_flight(w->io) == before)
             break;
     }
@@ -588,7 +444,7 @@ gyre_status gyre_worker_stream(gyre_worker *w, gyre_error *error)
         if (status == GYRE_OK)
             status = compute(w, &moved, error);
         if (status == GYRE_OK && gyre_io_in_flight(w->io) > 0)
-            status = reap(w, 0, error);
+            status = gyre_transfer_reap(w, 0, error);
         if (status == GYRE_OK)
             status = advance_all(w, &moved, error);
         if (status == GYRE_OK && !moved && !(ended && is_idle(w)))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside a worker: its thread and commands (worker.c), what it does with
- * buffers (stream.c), and the rates of emulated devices and links (links.c).
+ * buffers (stream.c, stream_io.c), and the rates of emulated devices and links
+ * (links.c).
  *
  * One buffer's way through a stream; brackets are there only when something is
  * emulated, and are left when the clock says so:
@@ -156,6 +157,36 @@ struct gyre_worker {
     gyre_worker_stats stats; /* the worker's while it runs */
     gyre_worker_names name;
 };
+
+static inline uint64_t gyre_later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- transfers (stream_io.c) ------------------------------------------ */
+
+/* Start reading or writing a version of the buffer's chunk, or its gradients;
+ * `at` is the emulated time at which it may begin. */
+gyre_status gyre_transfer_state(gyre_worker *w, gyre_buffer *b,
+                                gyre_io_kind kind, uint32_t version,
+                                uint64_t at, gyre_error *error);
+gyre_status gyre_transfer_gradient(gyre_worker *w, gyre_buffer *b,
+                                   gyre_io_kind kind, uint64_t bytes,
+                                   uint64_t at, gyre_error *error);
+/* Take what has ended, at least `min` of it; the first failure is told with its
+ * chunk. */
+gyre_status gyre_transfer_reap(gyre_worker *w, size_t min, gyre_error *error);
+static inline bool gyre_transfer_in_flight(const gyre_transfer *t)
+{
+    return t->begun != 0 && t->ended == 0;
+}
+/* Of both parts, in emulated time too. */
+bool gyre_transfer_over(const gyre_buffer *b, uint64_t now);
+/* The transfers of a buffer are over; the bytes that they moved.  Their spans
+ * go to the trace: of an emulated device the time that it would have taken. */
+uint64_t gyre_transfer_close(gyre_worker *w, gyre_buffer *b, bool read);
+
+/* ---- the thread --------------------------------------------------------- */
 
 /* Run the stream that was given, to its end (stream.c). */
 gyre_status gyre_worker_stream(gyre_worker *w, gyre_error *error);

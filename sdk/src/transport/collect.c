@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small collectives: one group at the root, one message elsewhere. */
+/* Small collectives: one group at the root, one message elsewhere; or one group
+ * everywhere. */
 #include "config.h"
 
 #include "transport/inner.h"
@@ -138,6 +139,55 @@ gyre_status gyre_transport_gather(gyre_endpoint *endpoint, uint32_t root,
     if (bytes > 0)
         memmove(own, data, bytes);
     return move_all(endpoint, false, out, bytes, sizes, bytes, error);
+}
+
+/* A put to and a get from every other rank; those of no bytes are left out. */
+static uint32_t list_exchange(const gyre_endpoint *endpoint,
+                              const size_t *sizes, uint8_t *out,
+                              gyre_message *messages, gyre_extent *extents)
+{
+    const uint32_t own = endpoint->rank, ranks = endpoint->world->ranks;
+    uint32_t count = 0;
+    uint8_t *at = out, *mine = out;
+
+    for (uint32_t r = 0; r < own; r++)
+        mine += sizes[r];
+    extents[own] = (gyre_extent){mine, sizes[own]};
+    for (uint32_t r = 0; r < ranks; at += sizes[r++]) {
+        if (r == own)
+            continue;
+        if (sizes[own] > 0)
+            messages[count++] =
+                (gyre_message){true, r, 0, &extents[own], 1, sizes[own]};
+        extents[r] = (gyre_extent){at, sizes[r]};
+        if (sizes[r] > 0)
+            messages[count++] =
+                (gyre_message){false, r, 0, &extents[r], 1, sizes[r]};
+    }
+    return count;
+}
+
+gyre_status gyre_transport_allgather(gyre_endpoint *endpoint,
+                                     const size_t *sizes, void *out,
+                                     gyre_error *error)
+{
+    gyre_context *context = endpoint->world->context;
+    size_t ranks = endpoint->world->ranks;
+    gyre_message *messages =
+        gyre_alloc(context, 2 * ranks, sizeof(messages[0]));
+    gyre_extent *extents = gyre_alloc(context, ranks, sizeof(extents[0]));
+    gyre_status status;
+
+    if (messages == NULL || extents == NULL)
+        status = gyre_fail(error, GYRE_NO_MEMORY,
+                           "a collective of %zu ranks: no memory", ranks);
+    else
+        status =
+            move(endpoint, messages,
+                 list_exchange(endpoint, sizes, out, messages, extents), error);
+    gyre_free(context, messages, 2 * ranks, sizeof(messages[0]));
+    gyre_free(context, extents, ranks, sizeof(extents[0]));
+    return status;
 }
 
 gyre_status gyre_transport_barrier(gyre_endpoint *endpoint, gyre_error *error)

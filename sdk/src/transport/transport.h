@@ -172,6 +172,11 @@ gyre_status gyre_transport_gather(gyre_endpoint *endpoint, uint32_t root,
                                   const void *data, size_t bytes,
                                   const size_t *sizes, void *out,
                                   gyre_error *error);
+/* Everybody's bytes to everybody: rank after rank in out, where one's own lie
+ * already.  sizes: bytes of each rank, the same everywhere. */
+gyre_status gyre_transport_allgather(gyre_endpoint *endpoint,
+                                     const size_t *sizes, void *out,
+                                     gyre_error *error);
 
 /* ---- ledger ---------------------------------------------------------- */
 

@@ -25,12 +25,12 @@ tests_unit_attention_test_plugin_SOURCES = \
 tests_unit_attention_test_proofs_SOURCES = \
 	tests/unit/attention/test_proofs.c $(attention_schedules)
 tests_unit_attention_test_mutants_SOURCES = \
-	tests/unit/attention/test_mutants.c tests/unit/plan/interpret.c \
-	tests/unit/plan/interpret.h $(attention_schedules)
+	tests/unit/attention/test_mutants.c $(plan_interpret) \
+	$(attention_schedules)
 tests_unit_attention_test_adjoint_SOURCES = \
 	tests/unit/attention/test_adjoint.c tests/unit/plan/adjoint.c \
-	tests/unit/plan/adjoint.h tests/unit/plan/interpret.c \
-	tests/unit/plan/interpret.h $(attention_schedules)
+	tests/unit/plan/adjoint.h $(plan_interpret) \
+	$(attention_schedules)
 tests_unit_attention_test_prune_SOURCES = \
 	tests/unit/attention/test_prune.c $(attention_schedules)
 tests_unit_attention_test_many_SOURCES = \

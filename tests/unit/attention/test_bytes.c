@@ -285,6 +285,71 @@ static void test_law(void **state)
             }
 }
 
+static uint64_t formula_total(const gyre_plan_request *request)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t r = 0; r < request->ranks; r++)
+        sum += formula_sent(request, r);
+    return sum;
+}
+
+/* What a tile without a number picks is as light as any. */
+static void hold_lightest(schedule_request *q, const char *options)
+{
+    uint32_t ranks = q->request.ranks;
+    uint64_t least = UINT64_MAX;
+    char words[96];
+
+    for (uint32_t a = 1; a <= ranks; a++) {
+        if (ranks % a != 0)
+            continue;
+        snprintf(words, sizeof(words), "tile a=%u%s", a, options);
+        schedule_set(context, q, words);
+        uint64_t sent = formula_total(&q->request);
+        least = sent < least ? sent : least;
+    }
+    snprintf(words, sizeof(words), "tile%s", options);
+    schedule_set(context, q, words);
+    if (formula_total(&q->request) != least)
+        fail_msg("%s, %u ranks, %u KV heads, dtype %u, wire %u, pass %u: %llu "
+                 "bytes, and %llu would do",
+                 words, ranks, q->request.kv_heads, q->request.dtype,
+                 q->request.wire_dtype, q->request.pass,
+                 (unsigned long long)formula_total(&q->request),
+                 (unsigned long long)least);
+}
+
+static void test_lightest_tile(void **state)
+{
+    static const char *const options[] = {"", " travels=q", " travels=burst",
+                                          " hops=published",
+                                          " travels=q hops=published"};
+    static const gyre_dtype types[][2] = {{GYRE_BF16, GYRE_BF16},
+                                          {GYRE_BF16, GYRE_F32},
+                                          {GYRE_F32, GYRE_F32},
+                                          {GYRE_F32, GYRE_BF16}};
+    static const uint32_t sizes[] = {1, 2, 6, 12, 16, 36};
+
+    (void)state;
+    for (uint32_t i = 0; i < 6 * 4 * 5 * 2 * 2 * 2; i++) {
+        schedule_request q;
+
+        memset(&q, 0, sizeof(q));
+        q.request.ranks = sizes[i % 6];
+        q.request.dtype = types[i / 6 % 4][0];
+        q.request.wire_dtype = types[i / 6 % 4][1];
+        q.request.heads = 8;
+        q.request.kv_heads = i / 240 % 2 ? 2 : 8;
+        q.request.pass = i / 480 % 2;
+        q.request.head_dim = 32;
+        q.request.v_head_dim = 16;
+        q.request.tokens = 4 * (uint64_t)q.request.ranks;
+        q.request.kv_tokens = i / 120 % 2 ? 3 * q.request.tokens : 0;
+        hold_lightest(&q, options[i / 24 % 5]);
+    }
+}
+
 /* ---- closed forms
  * -------------------------------------------------------------- */
 
@@ -309,6 +374,14 @@ static void same_phases(const char *what, const gyre_phase_bytes *a,
                      (unsigned long long)a[i].received,
                      (unsigned long long)(j < b_count ? b[j].sent : 0),
                      (unsigned long long)(j < b_count ? b[j].received : 0));
+        if (a[i].outer_sent != b[j].outer_sent ||
+            a[i].outer_received != b[j].outer_received)
+            fail_msg("%s, phase %s: counted %llu sent, %llu received between "
+                     "nodes; the form has %llu, %llu",
+                     what, a[i].phase, (unsigned long long)a[i].outer_sent,
+                     (unsigned long long)a[i].outer_received,
+                     (unsigned long long)b[j].outer_sent,
+                     (unsigned long long)b[j].outer_received);
     }
 }
 
@@ -395,6 +468,66 @@ typedef struct heads {
 static const heads head_shapes[] = {
     {24, 8, 8, 8}, {10, 5, 8, 16}, {7, 7, 16, 8}, {8, 8, 4, 4}, {12, 2, 4, 12}};
 
+/* Eight ranks on nodes of four: of a ring two hops in eight cross, of a double
+ * ring with a window a node only the outer ring, of an all-gather four in
+ * seven. */
+static void test_nodes(void **state)
+{
+    static const struct {
+        const char *words;
+        uint32_t of[2]; /* this part crosses */
+    } cases[] = {{"ring", {2, 8}},
+                 {"double-ring window=4", {1, 7}},
+                 {"2d heads=4 placement=head_first", {0, 0}},
+                 {"allgather", {4, 7}},
+                 {"ulysses", {4, 7}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        uint64_t all = 0, outer = 0, a2a_outer = 0;
+        schedule_request q;
+        gyre_plan *plan = NULL;
+        gyre_error error = {0};
+
+        schedule_table(&q, 32);
+        q.request.ranks = 8;
+        q.request.tokens = 64;
+        q.request.node = 4;
+        schedule_set(context, &q, cases[i].words);
+        if (gyre_plan_make(context, &q.request, &plan, &error) != GYRE_OK)
+            fail_msg("%s", error.text);
+        for (uint32_t r = 0; r < 8; r++) {
+            gyre_phase_bytes bytes[GYRE_PLAN_PHASES];
+            uint32_t count = 0;
+
+            gyre_plan_rank_bytes(plan, r, bytes, &count, NULL);
+            for (uint32_t k = 0; k < count; k++) {
+                all += bytes[k].sent;
+                outer += bytes[k].outer_sent;
+                if (strcmp(bytes[k].phase, "a2a") == 0)
+                    a2a_outer += bytes[k].outer_sent;
+            }
+        }
+        if (cases[i].of[1] == 0)
+            assert_true(a2a_outer == 0 && outer > 0);
+        else
+            assert_int_equal(outer * cases[i].of[1], all * cases[i].of[0]);
+        gyre_plan_free(plan);
+        for (uint32_t expanded = 0; expanded < 2; expanded++) {
+            gyre_proof_options options = {.size = sizeof(options),
+                                          .expanded = expanded};
+            gyre_proof proof;
+
+            assert_int_equal(gyre_plan_prove_request(context, &q.request,
+                                                     &options, &proof, &error),
+                             GYRE_OK);
+            if (!proof.ok)
+                fail_msg("%s: %s", cases[i].words, proof.reason);
+            assert_int_equal(proof.quotient, !expanded);
+        }
+    }
+}
+
 /* Every shape that fits, on lengths that leave empty and uneven chunks. */
 static void test_forms(void **state)
 {
@@ -424,6 +557,7 @@ static void test_forms(void **state)
                 q.request.kv_tokens = n == 4 ? 41 : 0;
                 q.request.layout = n % 3;
                 q.request.pass = n < 5 ? FORWARD : BACKWARD;
+                q.request.node = (n + s) % 5;
                 if (gyre_plan_source_open(context, &q.request, &source, NULL) !=
                     GYRE_OK)
                     continue;
@@ -480,7 +614,9 @@ int main(void)
         cmocka_unit_test(test_halo),
         cmocka_unit_test(test_documents_apart),
         cmocka_unit_test(test_law),
+        cmocka_unit_test(test_lightest_tile),
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_uneven_heads),
     };
 

@@ -457,9 +457,47 @@ static void sleeping_moves_bytes_and_computes_nothing(void **state)
     stage_close(&s);
 }
 
+/* All ranks are here: what they hold is where it goes. */
+static void a_world_gathers(void **state)
+{
+    (void)state;
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    gyre_world *world = NULL;
+    gyre_error error = {0};
+    size_t bytes[RANKS] = {4, 0, 2};
+    char all[] = "abcdef";
+    good(
+        gyre_world_open(context,
+                        &(gyre_world_request){
+                            .size = sizeof(gyre_world_request), .ranks = RANKS},
+                        &world, &error),
+        &error);
+    good(gyre_world_gather(world, bytes, all, &error), &error);
+    assert_string_equal(all, "abcdef");
+    assert_int_equal(gyre_world_gather(world, NULL, all, &error), GYRE_INVALID);
+    assert_non_null(strstr(error.text, "each of the 3 ranks"));
+    assert_int_equal(gyre_world_gather(world, bytes, NULL, &error),
+                     GYRE_INVALID);
+    assert_non_null(strstr(error.text, "6 bytes"));
+    bytes[1] = SIZE_MAX - 1;
+    assert_int_equal(gyre_world_gather(world, bytes, all, &error), GYRE_RANGE);
+    assert_non_null(strstr(error.text, "rank 1"));
+    bytes[1] = 0;
+    gyre_world_give_up(world, GYRE_NO_SPACE, "no more");
+    gyre_world_give_up(world, GYRE_INVALID, "too late");
+    assert_int_equal(gyre_world_gather(world, bytes, all, &error),
+                     GYRE_NO_SPACE);
+    assert_string_equal(error.text, "rank 0 gave up: no more");
+    gyre_world_close(world);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_world_gathers),
         cmocka_unit_test(strides_change_nothing),
         cmocka_unit_test(backward_uses_what_forward_saved),
         cmocka_unit_test(backward_needs_a_forward),

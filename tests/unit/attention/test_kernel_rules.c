@@ -481,11 +481,12 @@ static void bad_blocks_are_refused(void **unused)
                              .O = to,
                              .LSE = to};
     const gyre_kernel *k = gyre_kernel_find("f32");
-    gyre_block bad[10];
+    enum { BAD = 12 };
+    gyre_block bad[BAD];
     gyre_error error = {0};
 
     (void)unused;
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < BAD; i++)
         bad[i] = good;
     bad[0].kv_heads = 0;
     bad[1].heads = 3, bad[1].kv_heads = 2;
@@ -497,13 +498,17 @@ static void bad_blocks_are_refused(void **unused)
     bad[7].V.at = NULL;
     bad[8].Q.row = 30;
     bad[9].K.row = 28;
+    bad[10].params.scale = NAN;
+    bad[11].params.scale = 1e39; /* a double, no float */
     assert_int_equal(gyre_block_check(k, &good, false, &error), GYRE_OK);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < BAD; i++) {
         error.text[0] = '\0';
         assert_int_equal(gyre_block_check(k, &bad[i], false, &error),
                          GYRE_INVALID);
         assert_true(strlen(error.text) > 10);
     }
+    assert_true(gyre_scale_fits(1e39, GYRE_F64));
+    assert_false(gyre_scale_fits(INFINITY, GYRE_F64));
     /* grad without outputs, or with half of DK and DV. */
     assert_int_equal(gyre_block_check(k, &good, true, &error), GYRE_INVALID);
     bad[0] = good;

@@ -161,6 +161,7 @@ static uint32_t walk(uint32_t ranks, uint32_t step, uint32_t shift)
                         memset(&q, 0, sizeof(q));
                         schedule_set(context, &q, shapes[s]);
                         q.request.ranks = ranks;
+                        q.request.node = ranks / 2;
                         q.request.batch = 1 + n % 2;
                         q.request.heads = head_shapes[h].heads;
                         q.request.kv_heads = head_shapes[h].kv_heads;

@@ -289,7 +289,7 @@ typedef struct base {
     reference want[2];
 } base;
 
-static bool make_base(base *b, uint32_t turn)
+static void draw_request(base *b, uint32_t turn)
 {
     static const uint32_t heads[][2] = {{4, 2}, {4, 4}, {6, 3}};
     memset(b, 0, sizeof(*b));
@@ -308,6 +308,12 @@ static bool make_base(base *b, uint32_t turn)
     r->mask = &masks[draw(MASKS)];
     r->layout = draw(3);
     schedule_set(context, &b->request, schedules[turn % SCHEDULES]);
+}
+
+static bool make_base(base *b, uint32_t turn)
+{
+    draw_request(b, turn);
+    const gyre_plan_request *r = &b->request.request;
     gyre_plan *plan;
     if (gyre_plan_make(context, r, &plan, NULL) != GYRE_OK)
         return false;
@@ -386,11 +392,143 @@ static void accepted_mutants_are_right(void **state)
     assert_true(sum > 0 && sum < done / 2);
 }
 
+/* ---- diff
+ * ------------------------------------------------------------------------- */
+
+typedef struct text {
+    char *at;
+    size_t size;
+} text;
+
+static gyre_status add_text(void *user, const void *data, size_t size,
+                            gyre_error *error)
+{
+    text *t = user;
+    (void)error;
+    t->at = realloc(t->at, t->size + size);
+    memcpy(t->at + t->size, data, size);
+    t->size += size;
+    return GYRE_OK;
+}
+
+/* The file of a plan, with views numbered in the order of their ops. */
+static text canonical(const gyre_plan *plan)
+{
+    text saved = {NULL, 0}, out = {NULL, 0};
+    gyre_plan *copy;
+    assert_int_equal(gyre_plan_write_text(plan, add_text, &saved, NULL),
+                     GYRE_OK);
+    /* What no reader takes is like no right plan. */
+    if (gyre_plan_read(context, "a plan", saved.at, saved.size, &copy, NULL) !=
+        GYRE_OK)
+        return saved;
+    for (uint32_t r = 0; r < copy->problem.ranks; r++)
+        if (copy->programs[r].slot_count > 0)
+            restructure(copy, r, GYRE_NO_VIEW, GYRE_NO_VIEW, false);
+    assert_int_equal(gyre_plan_write_text(copy, add_text, &out, NULL), GYRE_OK);
+    gyre_plan_free(copy);
+    free(saved.at);
+    return out;
+}
+
+static bool diff_as_files(const gyre_plan *one, const gyre_plan *other,
+                          const char *what)
+{
+    text a = canonical(one), b = canonical(other);
+    bool same = a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
+    uint64_t count, back;
+    assert_int_equal(gyre_plan_diff(one, other, NULL, NULL, &count, NULL),
+                     GYRE_OK);
+    assert_int_equal(gyre_plan_diff(other, one, NULL, NULL, &back, NULL),
+                     GYRE_OK);
+    if ((count == 0) != same || (back == 0) != same)
+        fail_msg("%s: %u and %u differences, files %s", what, (unsigned)count,
+                 (unsigned)back, same ? "equal" : "not equal");
+    free(a.at);
+    free(b.at);
+    return same;
+}
+
+/* A group of two as two groups; the last of its program with one. */
+static bool split_group(gyre_plan *plan, uint32_t rank)
+{
+    gyre_plan_program *p = &plan->programs[rank];
+    const gyre_plan_host *host = &gyre_plan_host_table;
+    gyre_builder b;
+    bool done = false;
+    gyre_builder_open(&b, plan, rank);
+    for (uint32_t s = 0; s < p->slot_count; s++) {
+        gyre_plan_slot slot = p->slots[s];
+        if (slot.buf == b.program.buf_count)
+            slot.buf = GYRE_NEW_BUF;
+        host->slot(&b, &slot);
+    }
+    for (uint32_t u = 0; u < p->unit_count; u++) {
+        const gyre_plan_unit *unit = &p->units[u];
+        const gyre_plan_group *g =
+            unit->group != GYRE_NO_VIEW ? &p->groups[unit->group] : NULL;
+        for (uint32_t i = 0; i < unit->count; i++) {
+            bool again = i == 1 && !done;
+            if (g != NULL && again)
+                host->end(&b);
+            if (g != NULL && (i == 0 || again))
+                host->begin(&b, g->lane, plan->phases[g->phase], g->pattern);
+            done |= g != NULL && again;
+            write_op(p, unit->first + i, &b);
+        }
+        if (g != NULL)
+            host->end(&b);
+    }
+    assert_int_equal(gyre_builder_close(&b, NULL), GYRE_OK);
+    return done;
+}
+
+/* Two plans have no differences exactly when their files are equal. */
+static void a_diff_finds_every_mutant(void **state)
+{
+    (void)state;
+    uint32_t bases = 60, changed = 0, same = 0, split = 0;
+    for (uint32_t turn = 0; turn < bases; turn++) {
+        base b;
+        gyre_plan *one, *other;
+        draw_request(&b, turn);
+        const gyre_plan_request *r = &b.request.request;
+        if (gyre_plan_make(context, r, &one, NULL) != GYRE_OK)
+            continue;
+        for (uint32_t kind = 0; kind <= KINDS_OF_MUTANTS + 1; kind++) {
+            assert_int_equal(gyre_plan_make(context, r, &other, NULL), GYRE_OK);
+            const char *name = "same";
+            gyre_plan_program *p = &other->programs[draw(r->ranks)];
+            if (kind < KINDS_OF_MUTANTS) {
+                change(other, kind);
+                name = names[kind];
+            } else if (kind == KINDS_OF_MUTANTS && p->group_count > 0) {
+                uint8_t *pattern = &p->groups[draw(p->group_count)].pattern;
+                *pattern = *pattern == 0;
+                name = "other pattern";
+            } else {
+                split += split_group(other, 0);
+                name = "split group";
+            }
+            if (diff_as_files(one, other, name))
+                same++;
+            else
+                changed++;
+            gyre_plan_free(other);
+        }
+        assert_true(diff_as_files(one, one, "itself"));
+        gyre_plan_free(one);
+    }
+    print_message("# %u mutants differ, %u do not\n", changed, same);
+    assert_true(changed > 500 && same > 20 && split > 20);
+}
+
 int main(void)
 {
     unit_memory memory = {0};
     context = unit_context(&memory);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_diff_finds_every_mutant),
         cmocka_unit_test(accepted_mutants_are_right),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

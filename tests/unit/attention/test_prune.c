@@ -4,7 +4,10 @@
 #include "../unit.h"
 #include "schedules.h"
 
+#include "plan/plan.h"
+
 #include <stdio.h>
+#include <string.h>
 
 static gyre_context *context;
 
@@ -87,24 +90,41 @@ static void a_window_leaves_the_halo(void **state)
     assert_int_equal(sent(&r, "allgather", GYRE_DROP_DEAD) * 8, all);
 }
 
-/* Documents of two blocks: the second of each needs the first. */
+/* Blocks in a row, causal: of a document of n blocks, block i makes n - 1 - i
+ * hops, n (n - 1) / 2 in all; without documents every block makes P - 1. */
+static void hold_documents(uint32_t ranks, const uint32_t *blocks,
+                           uint32_t count)
+{
+    uint64_t bounds[65] = {0}, hops = 0;
+    const gyre_documents table = {bounds, count, 0};
+    const gyre_mask packed = {.size = sizeof(packed),
+                              .causal = 1,
+                              .document_count = 1,
+                              .documents = &table};
+    schedule_request r;
+    for (uint32_t i = 0; i < count; i++) {
+        bounds[i + 1] = bounds[i] + 16 * (uint64_t)blocks[i];
+        hops += (uint64_t)blocks[i] * (blocks[i] - 1) / 2;
+    }
+    schedule_table(&r, 32);
+    r.request.ranks = ranks;
+    r.request.tokens = ranks * 16;
+    assert_int_equal(bounds[count], r.request.tokens);
+    r.request.layout = GYRE_LAYOUT_CONTIGUOUS;
+    r.request.mask = &packed;
+    assert_int_equal(sent(&r, "ring", GYRE_DROP_DEAD) * ranks * (ranks - 1),
+                     sent(&r, "ring", 0) * (int64_t)hops);
+}
+
+/* D equal documents leave (P / D - 1) / (2 (P - 1)) of the bytes, which goes to
+ * 1 / (2 D): a quarter for two, and 31 / 126 at P = 64. */
 static void documents_send_what_they_share(void **state)
 {
     (void)state;
-    static const uint64_t bounds[] = {0, 32, 64, 96, 128};
-    static const gyre_documents table = {bounds, 4, 0};
-    static const gyre_mask packed = {.size = sizeof(packed),
-                                     .causal = 1,
-                                     .document_count = 1,
-                                     .documents = &table};
-    schedule_request r;
-    schedule_table(&r, 32);
-    r.request.ranks = 8;
-    r.request.tokens = 8 * 16;
-    r.request.layout = GYRE_LAYOUT_CONTIGUOUS;
-    r.request.mask = &packed;
-    assert_int_equal(sent(&r, "ring", GYRE_DROP_DEAD) * 14,
-                     sent(&r, "ring", 0));
+    hold_documents(8, (const uint32_t[]){2, 2, 2, 2}, 4); /* 1 / 14 */
+    hold_documents(8, (const uint32_t[]){4, 4}, 2);       /* 3 / 14 */
+    hold_documents(4, (const uint32_t[]){3, 1}, 2);       /* 1 / 4 */
+    hold_documents(64, (const uint32_t[]){32, 32}, 2);    /* 31 / 126 */
 }
 
 /* Buffers shrink to what still comes. */
@@ -133,6 +153,33 @@ static void memory_shrinks_with_what_comes(void **state)
         assert_true(bytes[1][rank] < bytes[0][rank]);
 }
 
+/* The last rank's group goes by another name: it loses its PUT, so that what it
+ * has left is no all-gather, though no GET of that name changed. */
+static void both_ends_of_a_transfer_lose_their_pattern(void **state)
+{
+    (void)state;
+    static const gyre_mask causal = {.size = sizeof(causal), .causal = 1};
+    schedule_request r;
+    schedule_table(&r, 32);
+    r.request.ranks = 2;
+    r.request.tokens = 2 * 16;
+    r.request.layout = GYRE_LAYOUT_CONTIGUOUS;
+    r.request.mask = &causal;
+    gyre_plan *plan = make(&r, "allgather", GYRE_DROP_NONE);
+    gyre_plan_program *last = &plan->programs[1];
+    strcpy(plan->phases[plan->phase_count], "other");
+    assert_int_equal(last->group_count, 1);
+    assert_int_equal(last->groups[0].pattern, GYRE_PATTERN_AG);
+    last->groups[0].phase = (uint8_t)plan->phase_count++;
+    assert_int_equal(gyre_plan_prune(plan, NULL), GYRE_OK);
+    assert_int_equal(plan->programs[1].groups[0].pattern, GYRE_PATTERN_NONE);
+    gyre_proof proof;
+    assert_int_equal(gyre_plan_prove(plan, NULL, &proof, NULL), GYRE_OK);
+    if (!proof.ok)
+        fail_msg("%s", proof.reason);
+    gyre_plan_free(plan);
+}
+
 int main(void)
 {
     unit_memory memory = {0};
@@ -142,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_window_leaves_the_halo),
         cmocka_unit_test(documents_send_what_they_share),
         cmocka_unit_test(memory_shrinks_with_what_comes),
+        cmocka_unit_test(both_ends_of_a_transfer_lose_their_pattern),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gyre_context_destroy(context);

@@ -1,40 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes, masks and layouts under every kind of schedule. */
+/* Shapes, masks and layouts under every kind of schedule, in f64. */
 #include "../unit.h"
 #include "trial.h"
-
-static const char *const schedules[] = {
-    "ring",
-    "ring direction=descending hops=published",
-    "double-ring window=2",
-    "2d heads=2",
-    "2d heads=4 keep=split",
-    "multi-ring team=2",
-    "tile a=2",
-    "ulysses",
-    "allgather",
-    "burst",
-    "tokenring",
-};
-enum { SCHEDULES = sizeof(schedules) / sizeof(*schedules) };
-
-/* Every schedule that allows it, on each number of ranks; 0 ends the list. */
-static void sweep(trial_case c, const uint32_t *ranks, uint32_t at_least)
-{
-    unit_memory memory = {0};
-    gyre_context *context = unit_context(&memory);
-    uint32_t ran = 0;
-    for (uint32_t s = 0; s < SCHEDULES; s += unit_sampled() ? 4 : 1)
-        for (const uint32_t *p = ranks; *p != 0; p++) {
-            c.words = schedules[s];
-            c.ranks = *p;
-            ran += trial_good(context, &c);
-        }
-    gyre_context_destroy(context);
-    unit_memory_check(&memory);
-    if (ran < (unit_sampled() ? 1 : at_least))
-        fail_msg("only %u ran", ran);
-}
 
 static const uint32_t two_to_eight[] = {2, 3, 4, 6, 8, 0};
 static const uint32_t four[] = {4, 0};
@@ -50,9 +17,9 @@ static void grouped_heads_and_batches(void **state)
                     .head_dim = 5,
                     .v_head_dim = 7,
                     .layout = GYRE_LAYOUT_ZIGZAG};
-    sweep(c, two_to_eight, 30);
+    trial_sweep(c, two_to_eight, 30);
     c.heads = c.kv_heads = 8;
-    sweep(c, four, 8);
+    trial_sweep(c, four, 8);
 }
 
 static void head_dims(void **state)
@@ -66,7 +33,7 @@ static void head_dims(void **state)
                         .kv_heads = 2,
                         .head_dim = dims[i][0],
                         .v_head_dim = dims[i][1]};
-        sweep(c, four, 8);
+        trial_sweep(c, four, 8);
     }
 }
 
@@ -76,7 +43,7 @@ static void odd_lengths_do_not_need_padding(void **state)
     for (uint32_t layout = 0; layout < 3; layout++)
         for (uint64_t tokens = 7; tokens <= 31; tokens += 12) {
             trial_case c = {.tokens = tokens, .layout = layout};
-            sweep(c, two_to_eight, 30);
+            trial_sweep(c, two_to_eight, 30);
         }
 }
 
@@ -85,9 +52,9 @@ static void one_token_a_rank_and_empty_chunks(void **state)
     (void)state;
     for (uint32_t layout = 0; layout < 3; layout++) {
         trial_case c = {.tokens = 8, .layout = layout};
-        sweep(c, eight, 8);
+        trial_sweep(c, eight, 8);
         c.tokens = 3; /* five ranks have nothing */
-        sweep(c, eight, 8);
+        trial_sweep(c, eight, 8);
     }
 }
 
@@ -95,7 +62,7 @@ static void cross_attention(void **state)
 {
     (void)state;
     trial_case c = {.tokens = 12, .kv_tokens = 29, .mask = &trial_full};
-    sweep(c, four, 8);
+    trial_sweep(c, four, 8);
 }
 
 static void sliding_windows(void **state)
@@ -104,11 +71,11 @@ static void sliding_windows(void **state)
     gyre_mask mask = {.size = sizeof(mask), .causal = 1, .window = 5};
     for (uint32_t drop = 0; drop < 2; drop++) {
         trial_case c = {.tokens = 33, .mask = &mask, .drop = drop};
-        sweep(c, two_to_eight, 30);
+        trial_sweep(c, two_to_eight, 30);
     }
     mask.causal = 0;
     trial_case c = {.tokens = 32, .mask = &mask, .layout = GYRE_LAYOUT_STRIPED};
-    sweep(c, four, 8);
+    trial_sweep(c, four, 8);
 }
 
 /* Documents of lengths that no number of ranks divides, another table for each
@@ -128,7 +95,7 @@ static void packed_documents(void **state)
         trial_case c = {
             .tokens = 33, .batch = 2, .mask = &mask, .layout = layout};
         c.drop = layout % 2;
-        sweep(c, two_to_eight, 30);
+        trial_sweep(c, two_to_eight, 30);
     }
 }
 
@@ -144,7 +111,7 @@ static void blocks(void **state)
                             .block_columns = 4};
     for (uint32_t drop = 0; drop < 2; drop++) {
         trial_case c = {.tokens = 30, .mask = &mask, .drop = drop};
-        sweep(c, four, 8);
+        trial_sweep(c, four, 8);
     }
 }
 
@@ -154,41 +121,20 @@ static void dropout_and_slopes(void **state)
     static const float slopes[] = {0.5f,   0.25f,  0.125f, 0.0625f,
                                    0.031f, 0.015f, 0.007f, 0};
     trial_case c = {.tokens = 24, .dropout = 0.3, .slopes = slopes};
-    sweep(c, two_to_eight, 30);
+    trial_sweep(c, two_to_eight, 30);
     c.mask = &trial_full;
     c.layout = GYRE_LAYOUT_STRIPED;
-    sweep(c, four, 8);
+    trial_sweep(c, four, 8);
 }
 
 static void dead_rows_are_left_out(void **state)
 {
     (void)state;
     trial_case c = {.tokens = 48, .layout = GYRE_LAYOUT_ZIGZAG, .drop = 1};
-    sweep(c, two_to_eight, 30);
+    trial_sweep(c, two_to_eight, 30);
     c.kernel = "count";
     c.dtype = GYRE_F64;
-    sweep(c, two_to_eight, 30);
-}
-
-static void f32_and_bf16(void **state)
-{
-    (void)state;
-    trial_case c = {.kernel = "f32",
-                    .dtype = GYRE_F32,
-                    .tokens = 64,
-                    .heads = 8,
-                    .kv_heads = 2,
-                    .head_dim = 32,
-                    .v_head_dim = 32,
-                    .layout = GYRE_LAYOUT_ZIGZAG};
-    sweep(c, two_to_eight, 30);
-    c.wire_dtype = GYRE_BF16;
-    sweep(c, two_to_eight, 30);
-    c.kernel = "bf16";
-    c.dtype = GYRE_BF16;
-    sweep(c, two_to_eight, 30);
-    c.wire_dtype = GYRE_F32;
-    sweep(c, two_to_eight, 30);
+    trial_sweep(c, two_to_eight, 30);
 }
 
 int main(void)
@@ -204,7 +150,6 @@ int main(void)
         cmocka_unit_test(blocks),
         cmocka_unit_test(dropout_and_slopes),
         cmocka_unit_test(dead_rows_are_left_out),
-        cmocka_unit_test(f32_and_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

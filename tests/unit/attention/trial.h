@@ -38,6 +38,9 @@ extern const gyre_mask trial_causal, trial_full;
 bool trial_run(gyre_context *context, const trial_case *given, gyre_trial *out);
 /* Also when the trial is not right. */
 bool trial_good(gyre_context *context, const trial_case *given);
+/* Also when fewer than at_least of one schedule of every kind, on each number
+ * of ranks (0 ends the list), could do it.  Sanitizer builds take a sample. */
+void trial_sweep(trial_case given, const uint32_t *ranks, uint32_t at_least);
 /* The options that trial_run uses. */
 typedef struct trial_options {
     schedule_request request;

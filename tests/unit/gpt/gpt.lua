@@ -43,6 +43,44 @@ tap.equal(model:loss(window, batch, length), model:loss(copy, batch, length),
 tap.raises("array of i32 or u8", "an array of floats is not",
            model.loss, model, head.data, batch, length)
 
+-- ---- processes: this is the only one ----
+
+tap.equal(model:ranks(), 1, "attention on one rank")
+tap.equal(table.concat({ model:process() }, " "), "0 1", "in one process")
+tap.equal(table.concat(model:gather("a\0b"), "|"), "a\0b", "which has a text")
+model:share(count)
+tap.equal(head.data[1], first, "and shares with itself")
+tap.raises("no such parameter", "what there is", model.share, model, count + 1)
+model:give_up("nobody listens")
+do
+    local shared <close> = gpt.new { layers = 1, heads = 2, width = 8,
+                                     context = 8, schedule = "ring",
+                                     ranks = 3 }
+    tap.equal(shared:ranks(), 3, "attention on three ranks")
+    tap.equal(table.concat({ shared:process() }, " "), "0 1", "all in here")
+    local tokens = {}
+    for i = 1, 9 do
+        tokens[i] = i
+    end
+    tap.ok(shared:loss(tokens, 1, 8, function(i) shared:share(i) end) > 0,
+           "a callback may share")
+    shared:give_up("enough")
+    tap.raises("rank 0 gave up: enough", "nothing goes on after giving up",
+               shared.loss, shared, tokens, 1, 8)
+    tap.raises("timeout is %-1", "a timeout that is none", gpt.new,
+               { schedule = "ring", timeout = -1 })
+end
+do
+    local shared
+    pcall(function()
+        local closed <close> = gpt.new { layers = 1, heads = 2, width = 8,
+                                         context = 8, schedule = "ring" }
+        shared = closed
+        error("out of ideas")
+    end)
+    tap.raises("the model is closed", "an error closes", shared.ranks, shared)
+end
+
 -- ---- parameters are awaited, gradients announced ----
 
 local function take_away()

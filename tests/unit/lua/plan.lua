@@ -86,6 +86,8 @@ local own = with { schedule = gather, name = "own", pass = "forward" }
 local plan = assert(gyre.plan(own))
 tap.ok(plan:prove().ok, "a function's plan is right")
 tap.ok(plan:run().ok, "and runs")
+tap.raises("kernel opencl is for dtype f32 or bf16, the plan has f64",
+           "a device takes what it can", plan.run, plan, { kernel = "opencl" })
 tap.raises("good until", "the builder is over with the function",
            kept.problem, kept)
 

@@ -467,7 +467,8 @@ static uint32_t expect(void *user, uint32_t rank, gyre_phase_bytes *phases,
 {
     (void)rank;
     const formula *f = user;
-    phases[0] = (gyre_phase_bytes){f->phase, f->sent, f->sent};
+    phases[0] = (gyre_phase_bytes){
+        .phase = f->phase, .sent = f->sent, .received = f->sent};
     *memory = f->memory;
     return 1;
 }

@@ -215,6 +215,21 @@ static int open_context(void **state)
     return gyre_context_create(NULL, &context, NULL) != GYRE_OK;
 }
 
+/* A gather of all ranks keeps the rows of each, of all, and of all but one, and
+ * none of the sets on the way there. */
+static void test_gather_rows(void **state)
+{
+    gyre_radix gather = ring8;
+
+    (void)state;
+    gather.kv_gather = gather.inner;
+    gather.inner = (gyre_radix_digit){1, 1};
+    gyre_plan *plan = make(&gather, GYRE_PASS_BACKWARD, GYRE_BF16);
+
+    assert_true(plan->row_count <= 2 * 8 + 1 + 8);
+    gyre_plan_free(plan);
+}
+
 static int close_context(void **state)
 {
     (void)state;
@@ -225,10 +240,9 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_outer_hides),
-        cmocka_unit_test(test_short_radix),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_outer_hides), cmocka_unit_test(test_short_radix),
+        cmocka_unit_test(test_gather_rows),
     };
 
     return cmocka_run_group_tests(tests, open_context, close_context);

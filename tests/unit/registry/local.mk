@@ -9,7 +9,11 @@ check_PROGRAMS += \
 	tests/unit/registry/test_wire
 
 # Plugin headers of every release, frozen; test_modules builds with each.
-EXTRA_DIST += tests/abi/plugin-1.0.h tests/unit/registry/modules.h
+EXTRA_DIST += tests/unit/registry/modules.h \
+	tests/abi/1.0/gyre/plugin.h \
+	tests/abi/1.0/gyre/plugin_compressor.h \
+	tests/abi/1.0/gyre/plugin_optimizer.h \
+	tests/abi/1.0/gyre/plugin_schedule.h
 
 tests_unit_registry_test_codecs_LDADD = $(LDADD) -lm
 tests_unit_registry_test_encoders_LDADD = $(LDADD) -lm

@@ -211,7 +211,16 @@ static void collectives(void)
     gyre_endpoint *endpoint = NULL;
     gyre_world *world = open_world((gyre_world_options){0}, &endpoint);
     uint32_t *all = calloc(ranks, 4);
+    size_t *sizes = calloc(ranks, sizeof(*sizes));
 
+    for (uint32_t r = 0; r < ranks; r++) {
+        sizes[r] = 4 * (r % 2); /* even ranks give nothing */
+        if (r == rank && r % 2 == 1)
+            all[r / 2] = 500 + r;
+    }
+    CHECK(gyre_transport_allgather(endpoint, sizes, all, NULL) == GYRE_OK);
+    for (uint32_t r = 1; r < ranks; r += 2)
+        CHECK(all[r / 2] == 500 + r);
     for (uint32_t root = 0; root < ranks; root++) {
         uint32_t word = rank == root ? 1000 + root : 0;
 
@@ -228,6 +237,7 @@ static void collectives(void)
     }
     gyre_transport_destroy(world);
     free(all);
+    free(sizes);
 }
 
 /* ---- what must fail -------------------------------------------------- */

@@ -468,6 +468,32 @@ static void collective_body(gyre_endpoint *endpoint, void *user)
             assert_int_equal(bytes[at++], i);
 }
 
+/* Rank r gives r + base bytes; base 0: rank 0 gives none. */
+static void share_body(gyre_endpoint *endpoint, void *user)
+{
+    const ranks *r = user;
+    uint32_t rank = gyre_transport_rank(endpoint);
+
+    for (size_t base = 0; base < 3; base++) {
+        size_t sizes[MAX_RANKS], at = 0;
+        uint8_t all[MAX_RANKS * (MAX_RANKS + 2)] = {0};
+
+        for (uint32_t i = 0; i < r->count; i++) {
+            sizes[i] = i + base;
+            if (i == rank)
+                memset(all + at, 100 + (int)i, sizes[i]);
+            at += sizes[i];
+        }
+        assert_int_equal(gyre_transport_allgather(endpoint, sizes, all, NULL),
+                         GYRE_OK);
+        at = 0;
+        for (uint32_t i = 0; i < r->count; i++)
+            for (size_t b = 0; b < sizes[i]; b++)
+                assert_int_equal(all[at++], 100 + i);
+        assert_int_equal(all[at], 0);
+    }
+}
+
 static void test_collectives(void **state)
 {
     (void)state;
@@ -478,6 +504,7 @@ static void test_collectives(void **state)
 
         ranks_begin(&r, &options);
         each_rank(&r, collective_body, &r);
+        each_rank(&r, share_body, &r);
         /* and none of it is in the ledger */
         assert_int_equal(gyre_transport_count(r.at[0], 0, 0).puts, 0);
         ranks_end(&r);

@@ -26,6 +26,7 @@ typedef struct fake_cuda {
     int launches;
     int wrong;       /* calls out of context, on dead objects, beyond a block */
     unsigned shared; /* bytes of the last launch's work-groups */
+    unsigned group;  /* work-items that gyre_update must have; 0: 256 */
     void (*kernel)(void *state, const void *input, unsigned grains);
     /* Kernels beside gradients: name, work-groups, six blocks, words. */
     void (*birth)(const char *name, unsigned groups, void *const *blocks,

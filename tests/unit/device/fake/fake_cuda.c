@@ -256,8 +256,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy,
     IN_CONTEXT;
     TRY;
     holds(stream, 1);
-    fake_cuda.wrong +=
-        gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1 || extra != NULL;
+    fake_cuda.wrong += gy != 1 || gz != 1 ||
+                       bx != (fake_cuda.group != 0 ? fake_cuda.group : 256) ||
+                       by != 1 || bz != 1 || extra != NULL;
     fake_cuda.launches++;
     fake_cuda.shared = shared;
     if ((const char *const *)(void *)function != &kernels[0]) {
