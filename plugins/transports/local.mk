@@ -15,6 +15,7 @@ if HAVE_NCCL
 plugin_LTLIBRARIES += plugins/transports/nccl.la
 plugins_transports_nccl_la_SOURCES = \
 	plugins/transports/nccl/nc.h \
+	plugins/transports/nccl/nc_comm.c \
 	plugins/transports/nccl/nc_load.c \
 	plugins/transports/nccl/nc_pair.c \
 	plugins/transports/nccl/nc_rank.c \

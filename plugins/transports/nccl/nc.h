@@ -5,6 +5,7 @@
  *
  *     nc_load.c   libcuda, libnccl; messages when they are missing
  *     nc_pair.c   do both ends of a pair say the same?
+ *     nc_comm.c   the communicator of a rank: made, waited for, given back
  *     nc_rank.c   a rank's thread: one group after the other
  *     nccl.c      the carrier's table
  *
@@ -17,6 +18,12 @@
  *     host memory --> staging on the GPU -- ncclGroup --> staging --> host
  *
  * The staging memory of a rank holds one group; it grows up to a bound.
+ *
+ * A communicator is its rank's thread's alone, from its making to its end: NCCL
+ * frees it in ncclCommAbort, whoever is in a call with it then.  So that this
+ * thread is never kept in a call by a peer that does not come, communicators
+ * do not block: what a call begins is asked for (nc_settle), and the thread
+ * sees between two questions that the world is broken.
  */
 #ifndef GYRE_PLUGINS_NCCL_NC_H
 #define GYRE_PLUGINS_NCCL_NC_H
@@ -45,15 +52,17 @@
     X(cuMemcpyHtoDAsync)         \
     X(cuMemcpyDtoHAsync)
 
-#define NC_NCCL_CALLS(X)     \
-    X(ncclGetErrorString)    \
-    X(ncclCommInitAll)       \
-    X(ncclCommDestroy)       \
-    X(ncclCommAbort)         \
-    X(ncclCommGetAsyncError) \
-    X(ncclGroupStart)        \
-    X(ncclGroupEnd)          \
-    X(ncclSend)              \
+#define NC_NCCL_CALLS(X)      \
+    X(ncclGetErrorString)     \
+    X(ncclGetUniqueId)        \
+    X(ncclCommInitRankConfig) \
+    X(ncclCommFinalize)       \
+    X(ncclCommDestroy)        \
+    X(ncclCommAbort)          \
+    X(ncclCommGetAsyncError)  \
+    X(ncclGroupStart)         \
+    X(ncclGroupEnd)           \
+    X(ncclSend)               \
     X(ncclRecv)
 
 typedef struct nc_calls {
@@ -85,6 +94,7 @@ typedef struct nc_rank {
     pthread_t thread;
     CUdevice device;
     CUcontext context; /* NULL: not retained */
+    ncclComm_t comm;   /* the thread's alone; NULL: not made, or aborted */
     CUstream stream;
     CUdeviceptr staging;
     uint64_t staging_bytes;
@@ -98,9 +108,11 @@ struct nc_world {
     uint32_t ranks;
     uint64_t staging; /* at most, per rank */
     nc_rank *rank;
-    ncclComm_t *comms;    /* NULL entries: aborted */
+    ncclUniqueId id;
     nc_pair *pairs;       /* [from * ranks + to] */
-    pthread_mutex_t lock; /* of the queues, pairs, comms and what follows */
+    pthread_mutex_t lock; /* of the queues, pairs and what follows */
+    pthread_cond_t came;  /* up changed */
+    uint32_t up;          /* threads that have made a communicator, or failed */
     bool stop, aborted;
     gyre_status status;
     char text[GYRE_ERROR_TEXT];
@@ -124,6 +136,24 @@ gyre_status nc_load(nc_calls *calls, int *gpus, gyre_error *error);
 gyre_status nc_announce(nc_world *world, const gyre_cargo *cargo,
                         gyre_error *error);
 void nc_forget_pairs(nc_world *world);
+
+/* ---- nc_comm.c; but for the first two, the rank's thread alone --------- */
+
+/* Break the world; the first call's reason stays.  Locks. */
+void nc_abort(nc_world *world, gyre_status status, const char *text);
+/* STOPPED when the world is broken.  Locks. */
+gyre_status nc_check(nc_world *world, gyre_error *error);
+gyre_status nc_comm_open(nc_rank *rank, gyre_error *error);
+/* *busy: NCCL is still at what the last call began.  Fails when that failed,
+ * and when the world is broken. */
+gyre_status nc_comm_look(nc_rank *rank, bool *busy, gyre_error *error);
+/* Until it is not. */
+gyre_status nc_settle(nc_rank *rank, gyre_error *error);
+void nc_nap(void);
+/* Without waiting for anybody; what was under way is given up. */
+void nc_comm_abort(nc_rank *rank);
+/* With all other ranks, unless the world is broken. */
+void nc_comm_close(nc_rank *rank);
 
 /* ---- nc_rank.c ------------------------------------------------------- */
 

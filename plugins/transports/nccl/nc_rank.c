@@ -4,12 +4,6 @@
 
 #include "nc.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-enum { NAP = 20000 }; /* ns between looks at the stream */
-
 /* ---- open and close -------------------------------------------------- */
 
 gyre_status nc_rank_open(nc_rank *rank, gyre_error *error)
@@ -139,14 +133,9 @@ static gyre_status copy(nc_rank *rank, const gyre_cargo *group, bool puts,
     return GYRE_OK;
 }
 
-static ncclComm_t comm_of(nc_rank *rank)
+static bool is_good(ncclResult_t code)
 {
-    ncclComm_t comm;
-
-    pthread_mutex_lock(&rank->world->lock);
-    comm = rank->world->comms[rank->rank];
-    pthread_mutex_unlock(&rank->world->lock);
-    return comm;
+    return code == ncclSuccess || code == ncclInProgress;
 }
 
 static gyre_status start(nc_rank *rank, const gyre_cargo *group,
@@ -154,15 +143,14 @@ static gyre_status start(nc_rank *rank, const gyre_cargo *group,
 {
     const nc_calls *calls = &rank->world->calls;
     CUdeviceptr at = rank->staging;
-    ncclComm_t comm = comm_of(rank);
     ncclResult_t code, ended;
 
-    if (comm == NULL)
+    if (rank->comm == NULL) /* a group of this rank has failed */
         return nc_say(error, GYRE_STOPPED, "nccl: aborted");
     code = calls->ncclGroupStart();
     if (code != ncclSuccess)
         return nc_nccl_fail(calls, error, "ncclGroupStart", code);
-    for (; group != NULL && code == ncclSuccess; group = group->next) {
+    for (; group != NULL && is_good(code); group = group->next) {
         const gyre_message *m = &group->message;
         void *data = (void *)(uintptr_t)at;
 
@@ -170,39 +158,30 @@ static gyre_status start(nc_rank *rank, const gyre_cargo *group,
         if (m->bytes == 0)
             continue;
         code = m->put ? calls->ncclSend(data, m->bytes, ncclUint8, (int)m->peer,
-                                        comm, rank->stream)
+                                        rank->comm, rank->stream)
                       : calls->ncclRecv(data, m->bytes, ncclUint8, (int)m->peer,
-                                        comm, rank->stream);
+                                        rank->comm, rank->stream);
     }
     ended = calls->ncclGroupEnd();
-    if (code == ncclSuccess)
+    if (is_good(code))
         code = ended;
-    if (code != ncclSuccess)
+    if (!is_good(code))
         return nc_nccl_fail(calls, error, "a group", code);
     return GYRE_OK;
 }
 
 static gyre_status look(nc_rank *rank, bool *ready, gyre_error *error)
 {
-    nc_world *world = rank->world;
-    const nc_calls *calls = &world->calls;
-    ncclResult_t state = ncclSuccess, code = ncclSuccess;
-    bool aborted;
+    const nc_calls *calls = &rank->world->calls;
+    bool busy = false;
+    gyre_status status = nc_comm_look(rank, &busy, error);
     CUresult stream;
 
-    pthread_mutex_lock(&world->lock);
-    aborted = world->aborted;
-    if (!aborted)
-        code = calls->ncclCommGetAsyncError(world->comms[rank->rank], &state);
-    pthread_mutex_unlock(&world->lock);
-    if (aborted)
-        return nc_say(error, GYRE_STOPPED, "nccl: aborted");
-    if (code == ncclSuccess && state != ncclInProgress)
-        code = state;
-    if (code != ncclSuccess)
-        return nc_nccl_fail(calls, error, "the communicator", code);
+    if (status != GYRE_OK)
+        return status;
     stream = calls->cuStreamQuery(rank->stream);
-    *ready = stream == CUDA_SUCCESS;
+    /* While NCCL is busy, the stream may not know of the group yet. */
+    *ready = !busy && stream == CUDA_SUCCESS;
     if (stream != CUDA_SUCCESS && stream != CUDA_ERROR_NOT_READY)
         return nc_cuda_fail(calls, error, "the stream", stream);
     return GYRE_OK;
@@ -210,12 +189,11 @@ static gyre_status look(nc_rank *rank, bool *ready, gyre_error *error)
 
 static gyre_status wait_for(nc_rank *rank, gyre_error *error)
 {
-    struct timespec nap = {0, NAP};
     bool ready = false;
     gyre_status status = look(rank, &ready, error);
 
     while (status == GYRE_OK && !ready) {
-        nanosleep(&nap, NULL);
+        nc_nap();
         status = look(rank, &ready, error);
     }
     return status;
@@ -262,6 +240,7 @@ static void fail(nc_rank *rank, gyre_cargo *group, const gyre_error *error)
     nc_world *world = rank->world;
 
     world->services->broken(world->services->user, error->status, error->text);
+    nc_comm_abort(rank);
     (void)world->calls.cuStreamSynchronize(rank->stream);
     give_back(rank, group, error->status, error->text);
 }
@@ -280,6 +259,37 @@ static gyre_cargo *take_group(nc_rank *rank)
     return group;
 }
 
+/* One round; false: the end.  Lock held, but given up meanwhile. */
+static bool turn(nc_rank *rank)
+{
+    nc_world *world = rank->world;
+    bool aborted = world->aborted;
+    gyre_cargo *group = NULL;
+    gyre_error error;
+
+    if (rank->first != NULL)
+        group = take_group(rank);
+    else if (world->stop)
+        return false;
+    else if (!aborted || rank->comm == NULL) {
+        pthread_cond_wait(&rank->changed, &world->lock);
+        return true;
+    }
+    pthread_mutex_unlock(&world->lock);
+    if (aborted) {
+        nc_comm_abort(rank);
+        give_back(rank, group, world->status, world->text);
+    } else {
+        group = sorted(group);
+        if (move(rank, group, &error) == GYRE_OK)
+            give_back(rank, group, GYRE_OK, NULL);
+        else
+            fail(rank, group, &error);
+    }
+    pthread_mutex_lock(&world->lock);
+    return true;
+}
+
 void *nc_rank_main(void *opaque)
 {
     nc_rank *rank = opaque;
@@ -287,31 +297,15 @@ void *nc_rank_main(void *opaque)
     gyre_error error;
 
     (void)world->calls.cuCtxSetCurrent(rank->context);
+    if (nc_comm_open(rank, &error) != GYRE_OK)
+        nc_abort(world, error.status, error.text);
     pthread_mutex_lock(&world->lock);
-    for (;;) {
-        gyre_cargo *group;
-        bool aborted = world->aborted;
-
-        if (rank->first == NULL && world->stop)
-            break;
-        if (rank->first == NULL) {
-            pthread_cond_wait(&rank->changed, &world->lock);
-            continue;
-        }
-        group = take_group(rank);
-        pthread_mutex_unlock(&world->lock);
-        if (aborted) {
-            give_back(rank, group, world->status, world->text);
-        } else {
-            group = sorted(group);
-            if (move(rank, group, &error) == GYRE_OK)
-                give_back(rank, group, GYRE_OK, NULL);
-            else
-                fail(rank, group, &error);
-        }
-        pthread_mutex_lock(&world->lock);
-    }
+    world->up++;
+    pthread_cond_signal(&world->came);
+    while (turn(rank))
+        ;
     pthread_mutex_unlock(&world->lock);
+    nc_comm_close(rank);
     (void)world->calls.cuCtxSetCurrent(NULL);
     return NULL;
 }

@@ -4,7 +4,6 @@
 
 #include "nc.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static void *take(nc_world *world, size_t count, size_t size)
@@ -35,17 +34,14 @@ static void nccl_close(void *opened, int broken)
     for (size_t r = 0; world->rank != NULL && r < ranks; r++)
         if (world->rank[r].started)
             pthread_join(world->rank[r].thread, NULL);
-    for (size_t r = 0; world->comms != NULL && r < ranks; r++)
-        if (world->comms[r] != NULL)
-            (void)world->calls.ncclCommDestroy(world->comms[r]);
     for (size_t r = 0; world->rank != NULL && r < ranks; r++) {
         nc_rank_close(&world->rank[r]);
         pthread_cond_destroy(&world->rank[r].changed);
     }
     nc_forget_pairs(world);
     give(world, world->pairs, ranks * ranks, sizeof(nc_pair));
-    give(world, world->comms, ranks, sizeof(ncclComm_t));
     give(world, world->rank, ranks, sizeof(nc_rank));
+    pthread_cond_destroy(&world->came);
     pthread_mutex_destroy(&world->lock);
     services->give(services->user, world, sizeof(*world));
 }
@@ -62,12 +58,38 @@ static gyre_status make_tables(nc_world *world, gyre_error *error)
         world->rank[r].rank = r;
         pthread_cond_init(&world->rank[r].changed, NULL);
     }
-    world->comms = take(world, ranks, sizeof(ncclComm_t));
     world->pairs = take(world, ranks * ranks, sizeof(nc_pair));
-    if (world->rank == NULL || world->comms == NULL || world->pairs == NULL)
+    if (world->rank == NULL || world->pairs == NULL)
         return nc_say(error, GYRE_NO_MEMORY, "nccl: %u ranks: no memory",
                       world->ranks);
     return GYRE_OK;
+}
+
+/* Each makes its communicator, which needs all others. */
+static gyre_status start_threads(nc_world *world, gyre_error *error)
+{
+    uint32_t started = 0;
+    gyre_status status = GYRE_OK;
+
+    for (; started < world->ranks && status == GYRE_OK; started++) {
+        nc_rank *rank = &world->rank[started];
+        int failed = pthread_create(&rank->thread, NULL, nc_rank_main, rank);
+
+        if (failed != 0) {
+            status = nc_say(error, GYRE_SYSTEM, "nccl: no thread: %s",
+                            strerror(failed));
+            nc_abort(world, status, "nccl: no thread");
+            break;
+        }
+        rank->started = true;
+    }
+    pthread_mutex_lock(&world->lock);
+    while (world->up < started)
+        pthread_cond_wait(&world->came, &world->lock);
+    if (world->aborted && status == GYRE_OK)
+        status = nc_say(error, world->status, "%s", world->text);
+    pthread_mutex_unlock(&world->lock);
+    return status;
 }
 
 static gyre_status set_up(nc_world *world, gyre_error *error)
@@ -79,21 +101,10 @@ static gyre_status set_up(nc_world *world, gyre_error *error)
         status = nc_rank_open(&world->rank[r], error);
     if (status != GYRE_OK)
         return status;
-    code = world->calls.ncclCommInitAll(world->comms, (int)world->ranks, NULL);
-    if (code != ncclSuccess) {
-        memset(world->comms, 0, world->ranks * sizeof(ncclComm_t));
-        return nc_nccl_fail(&world->calls, error, "ncclCommInitAll", code);
-    }
-    for (uint32_t r = 0; r < world->ranks; r++) {
-        int failed = pthread_create(&world->rank[r].thread, NULL, nc_rank_main,
-                                    &world->rank[r]);
-
-        if (failed != 0)
-            return nc_say(error, GYRE_SYSTEM, "nccl: no thread: %s",
-                          strerror(failed));
-        world->rank[r].started = true;
-    }
-    return GYRE_OK;
+    code = world->calls.ncclGetUniqueId(&world->id);
+    if (code != ncclSuccess)
+        return nc_nccl_fail(&world->calls, error, "ncclGetUniqueId", code);
+    return start_threads(world, error);
 }
 
 static gyre_status nccl_open(const gyre_transport_services *services,
@@ -120,6 +131,7 @@ static gyre_status nccl_open(const gyre_transport_services *services,
     world->ranks = plan->ranks > 0 ? plan->ranks : (uint32_t)gpus;
     world->staging = plan->staging;
     pthread_mutex_init(&world->lock, NULL);
+    pthread_cond_init(&world->came, NULL);
     status = set_up(world, error);
     if (status != GYRE_OK) {
         nccl_close(world, 1);
@@ -151,20 +163,9 @@ static void nccl_begin(void *opened, uint32_t index, gyre_cargo *cargo)
     pthread_mutex_unlock(&world->lock);
 }
 
-/* A group of NCCL that waits for its other ends is only freed by this. */
 static void nccl_abort(void *opened, gyre_status status, const char *text)
 {
-    nc_world *world = opened;
-
-    pthread_mutex_lock(&world->lock);
-    world->status = status;
-    snprintf(world->text, sizeof(world->text), "%s", text);
-    world->aborted = true;
-    for (uint32_t r = 0; r < world->ranks; r++) {
-        (void)world->calls.ncclCommAbort(world->comms[r]);
-        world->comms[r] = NULL;
-    }
-    pthread_mutex_unlock(&world->lock);
+    nc_abort(opened, status, text);
 }
 
 static const gyre_carrier carrier = {

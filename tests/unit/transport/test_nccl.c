@@ -10,6 +10,7 @@
 #include "fake/fake_gpu.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 static fake_gpu_state *gpu;
 static fake_nccl_state *nccl;
@@ -39,6 +40,7 @@ static int setup(void **state)
     }
     gpu->gpus = 8;
     gpu->fail_at = nccl->fail_at = 0;
+    nccl->gate = 0;
     return 0;
 }
 
@@ -148,6 +150,7 @@ static void breaks(gyre_world_options options, gyre_message put,
                    gyre_message get, gyre_status status, const char *part)
 {
     waiter w = WAITER, hung = WAITER;
+    unsigned ends = 1;
     uint32_t into;
     one o;
     ranks r;
@@ -157,8 +160,9 @@ static void breaks(gyre_world_options options, gyre_message put,
     ranks_begin(&r, &options);
     begin_one(r.at[2], one_get(&o, 1, 7, &into, 4), &hung, NULL);
     begin_one(r.at[0], &put, &w, NULL);
-    begin_one(r.at[1], &get, &w, NULL);
-    assert_int_equal(waiter_wait(&w, 2), status);
+    /* Refused when the put alone has broken the world by now. */
+    ends += begin_one(r.at[1], &get, &w, NULL) == GYRE_OK;
+    assert_int_equal(waiter_wait(&w, ends), status);
     assert_int_equal(waiter_wait(&hung, 1), status);
     if (strstr(hung.text, part) == NULL)
         fail_msg("\"%s\" is not in: %s", part, hung.text);
@@ -185,6 +189,55 @@ static void test_ends_that_disagree(void **state)
     breaks((gyre_world_options){.timeout = 20000000},
            (gyre_message){true, 2, 2, &from, 1, 64},
            (gyre_message){false, 2, 2, &all, 1, 64}, GYRE_IO, "has waited");
+}
+
+/* Two ranks are in a call of NCCL when the world breaks: their communicators
+ * stay until the calls have returned, and so does the memory. */
+static void test_a_failure_beside_a_call(void **state)
+{
+    gyre_world_options options = {.backend = "nccl", .ranks = 3};
+    uint32_t from = 1, into = 0;
+    waiter w = WAITER;
+    one put, get;
+    ranks r;
+
+    (void)state;
+    ranks_begin(&r, &options);
+    nccl->gate = 1;
+    begin_one(r.at[0], one_put(&put, 1, 0, &from, 4), &w, NULL);
+    begin_one(r.at[1], one_get(&get, 0, 0, &into, 4), &w, NULL);
+    while (nccl->inside < 2)
+        sched_yield();
+    gyre_transport_abort(r.at[2], GYRE_IO, "the test wants it");
+    assert_int_equal(waiter_ends(&w), 0);
+    nccl->gate = 0;
+    assert_int_equal(waiter_wait(&w, 2), GYRE_IO);
+    assert_non_null(strstr(w.text, "rank 2 gave up: the test wants it"));
+    ranks_end(&r);
+}
+
+/* Ranks that wait for others in NCCL, and some that do nothing. */
+static void test_failures_at_any_time(void **state)
+{
+    (void)state;
+    for (unsigned turn = 0; turn < 50; turn++) {
+        gyre_world_options options = {.backend = "nccl", .ranks = 4};
+        uint32_t from = 1, into = 0, never;
+        waiter w = WAITER;
+        one put, get, lost;
+        ranks r;
+
+        ranks_begin(&r, &options);
+        begin_one(r.at[0], one_put(&put, 1, 0, &from, 4), &w, NULL);
+        begin_one(r.at[1], one_get(&get, 0, 0, &into, 4), &w, NULL);
+        begin_one(r.at[2], one_get(&lost, 1, 0, &never, 4), &w, NULL);
+        for (unsigned i = 0; i < turn * turn; i++)
+            sched_yield();
+        gyre_transport_abort(r.at[1], GYRE_IO, "the test wants it");
+        assert_int_equal(waiter_wait(&w, 3), GYRE_IO);
+        ranks_end(&r);
+        assert_int_equal(nccl->live, 0);
+    }
 }
 
 static void refused(gyre_world_options options, gyre_status status,
@@ -282,6 +335,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_extents_are_packed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_ends_that_disagree, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_failure_beside_a_call, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_failures_at_any_time, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_too_few_gpus, setup, teardown),
         cmocka_unit_test_setup_teardown(test_every_call_may_fail, setup,

@@ -4,6 +4,11 @@
  * and of NCCL, which module nccl takes for them once a test has opened them.
  * GPU memory is host memory; a stream is what is pending on it; the i-th send
  * of a pair meets the i-th receive, whatever it is for.
+ *
+ * Communicators do not block, as NCCL's with blocking = 0: what a call begins
+ * is done by later calls of ncclCommGetAsyncError, and a group is not on its
+ * stream before.  One thread at a time may be in a call with a communicator,
+ * ncclCommAbort included.
  */
 #ifndef GYRE_TESTS_UNIT_TRANSPORT_FAKE_GPU_H
 #define GYRE_TESTS_UNIT_TRANSPORT_FAKE_GPU_H
@@ -22,8 +27,11 @@ typedef struct fake_nccl {
     _Atomic unsigned calls;
     _Atomic unsigned fail_at;
     _Atomic int live;  /* communicators */
-    _Atomic int wrong; /* sizes that differ, calls on a dead communicator */
+    _Atomic int wrong; /* sizes that differ; calls on a dead communicator, or
+                          while another is in it */
     _Atomic unsigned moved;
+    _Atomic int gate;   /* 1: ncclGroupEnd stays in the call */
+    _Atomic int inside; /* calls that do */
 } fake_nccl_state;
 
 /* What a CUstream points to. */

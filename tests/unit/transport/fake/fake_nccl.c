@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,20 @@ ncclResult_t ncclGroupEnd(void);
 extern fake_nccl_state fake_nccl;
 EXPORT fake_nccl_state fake_nccl;
 
+enum { POLLS = 2 }; /* questions until something is done */
+
+/* All communicators of one ncclUniqueId. */
+typedef struct clique {
+    struct clique *next; /* kept, until the process ends */
+    _Atomic int ranks, joined, finalized;
+} clique;
+
 struct ncclComm {
-    int rank, dead;
+    int rank, dead, finalizing;
+    clique *of;
+    int polls;             /* still to be asked */
+    struct op *begun;      /* not on its stream yet */
+    _Atomic int inside;    /* calls */
     struct ncclComm *next; /* among the dead */
 };
 
@@ -34,11 +47,23 @@ typedef struct op {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static op *waiting; /* in order */
 static struct ncclComm *dead;
+static clique *cliques;
 static _Thread_local op *group, **group_last;
 
 static int fails(void)
 {
     return ++fake_nccl.calls == fake_nccl.fail_at;
+}
+
+static void enter(struct ncclComm *comm)
+{
+    if (comm->inside++ > 0 || comm->dead)
+        fake_nccl.wrong++;
+}
+
+static void leave(struct ncclComm *comm)
+{
+    comm->inside--;
 }
 
 static void over(op *o)
@@ -79,18 +104,40 @@ EXPORT const char *ncclGetErrorString(ncclResult_t code)
     return code == ncclSystemError ? "fake system error" : "fake error";
 }
 
-EXPORT ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count,
-                                    const int *devices)
+EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    (void)devices;
+    clique *c;
+
     if (fails())
         return ncclSystemError;
-    for (int i = 0; i < count; i++) {
-        comms[i] = calloc(1, sizeof(*comms[i]));
-        comms[i]->rank = i;
-        fake_nccl.live++;
-    }
+    c = calloc(1, sizeof(*c));
+    pthread_mutex_lock(&lock);
+    c->next = cliques;
+    cliques = c;
+    pthread_mutex_unlock(&lock);
+    memcpy(id->internal, &c, sizeof(c));
     return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks,
+                                           ncclUniqueId id, int rank,
+                                           ncclConfig_t *config)
+{
+    struct ncclComm *comm;
+
+    if (fails())
+        return ncclSystemError;
+    if (config->blocking != 0)
+        fake_nccl.wrong++;
+    comm = calloc(1, sizeof(*comm));
+    memcpy(&comm->of, id.internal, sizeof(comm->of));
+    comm->rank = rank;
+    comm->polls = POLLS;
+    comm->of->ranks = ranks;
+    comm->of->joined++;
+    fake_nccl.live++;
+    *out = comm;
+    return ncclInProgress;
 }
 
 /* Its operations vanish; the memory stays, to see who uses it. */
@@ -98,6 +145,7 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     op **at = &waiting, *gone;
 
+    enter(comm);
     pthread_mutex_lock(&lock);
     while (*at != NULL) {
         gone = *at;
@@ -108,28 +156,78 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
             at = &gone->next;
         }
     }
+    while (comm->begun != NULL) {
+        gone = comm->begun;
+        comm->begun = gone->next;
+        free(gone);
+    }
     comm->dead = 1;
     comm->next = dead;
     dead = comm;
     fake_nccl.live--;
     pthread_mutex_unlock(&lock);
+    leave(comm);
     return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    ncclResult_t code = ncclSystemError;
+
+    enter(comm);
+    if (!fails()) {
+        comm->finalizing = 1;
+        comm->polls = POLLS;
+        comm->of->finalized++;
+        code = ncclInProgress;
+    }
+    leave(comm);
+    return code;
 }
 
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    if (comm->dead)
+    enter(comm);
+    if (!comm->finalizing || comm->of->finalized < comm->of->ranks)
         fake_nccl.wrong++;
     fake_nccl.live--;
     free(comm);
     return ncclSuccess;
 }
 
+/* Lock held: what a group has begun goes to its stream. */
+static void launch(struct ncclComm *comm)
+{
+    op *next;
+
+    for (op *o = comm->begun; o != NULL; o = next) {
+        next = o->next;
+        o->stream->pending++;
+        post(o);
+    }
+    comm->begun = NULL;
+}
+
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
-    if (comm->dead)
-        fake_nccl.wrong++;
-    *state = fails() ? ncclSystemError : ncclSuccess;
+    const clique *of = comm->of;
+
+    enter(comm);
+    if (fails()) {
+        *state = ncclSystemError;
+    } else if (of->joined < of->ranks ||
+               (comm->finalizing && of->finalized < of->ranks)) {
+        *state = ncclInProgress;
+    } else if (comm->polls > 0) {
+        comm->polls--;
+        *state = ncclInProgress;
+    } else {
+        pthread_mutex_lock(&lock);
+        launch(comm);
+        pthread_mutex_unlock(&lock);
+        *state = ncclSuccess;
+    }
+    leave(comm);
     return ncclSuccess;
 }
 
@@ -140,22 +238,32 @@ EXPORT ncclResult_t ncclGroupStart(void)
     return fails() ? ncclSystemError : ncclSuccess;
 }
 
+/* A group here has one communicator. */
 EXPORT ncclResult_t ncclGroupEnd(void)
 {
+    struct ncclComm *comm = group != NULL ? group->comm : NULL;
     int failed = fails();
     op *next;
 
-    pthread_mutex_lock(&lock);
-    for (op *o = group; o != NULL; o = next) {
-        next = o->next;
-        if (failed || o->comm->dead)
-            over(o);
-        else
-            post(o);
+    if (comm == NULL)
+        return failed ? ncclSystemError : ncclSuccess;
+    enter(comm);
+    fake_nccl.inside++;
+    while (fake_nccl.gate)
+        sched_yield();
+    fake_nccl.inside--;
+    if (failed) {
+        for (op *o = group; o != NULL; o = next) {
+            next = o->next;
+            free(o);
+        }
+    } else {
+        comm->begun = group;
+        comm->polls = POLLS;
     }
-    pthread_mutex_unlock(&lock);
     group = NULL;
-    return failed ? ncclSystemError : ncclSuccess;
+    leave(comm);
+    return failed ? ncclSystemError : ncclInProgress;
 }
 
 static ncclResult_t add(int send, void *data, size_t bytes, int peer,
@@ -163,6 +271,8 @@ static ncclResult_t add(int send, void *data, size_t bytes, int peer,
 {
     op *o;
 
+    enter(comm);
+    leave(comm);
     if (fails())
         return ncclSystemError;
     o = calloc(1, sizeof(*o));
@@ -172,7 +282,6 @@ static ncclResult_t add(int send, void *data, size_t bytes, int peer,
     o->peer = peer;
     o->data = data;
     o->bytes = bytes;
-    o->stream->pending++;
     *group_last = o;
     group_last = &o->next;
     return ncclSuccess;
