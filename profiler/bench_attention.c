@@ -44,6 +44,8 @@ static int check(const attention_options *opt)
         return cli_fail(opt->cli, CLI_USAGE, "--head-dim: 1 to 65536");
     if (opt->square == 0 || opt->square > 1 << 15)
         return cli_fail(opt->cli, CLI_USAGE, "--square: 1 to 32768");
+    if (opt->workers == 0 || opt->workers > 1024)
+        return cli_fail(opt->cli, CLI_USAGE, "--workers: 1 to 1024");
     if (strcmp(opt->mask, "causal") != 0 && strcmp(opt->mask, "full") != 0)
         return cli_fail(opt->cli, CLI_USAGE, "--mask: causal or full");
     return opt->schedules ? check_schedules(opt) : CLI_GOOD;
@@ -104,6 +106,7 @@ int bench_attention(int argc, char **argv)
                              .mask = "causal",
                              .pairs = 11,
                              .square = 1024,
+                             .workers = 2,
                              .ranks = 4,
                              .slots = 1,
                              .rate = 100,
@@ -122,7 +125,9 @@ int bench_attention(int argc, char **argv)
          &opt.mask},
         {"square", "N", "rows of the product (default: 1024)", CLI_COUNT,
          &opt.square},
-        {"pairs", "N", "rounds (default: 11)", CLI_COUNT, &opt.pairs},
+        {"pairs", "N", "rounds (11); --workers N beside one (2)", CLI_COUNT,
+         &opt.pairs},
+        {"workers", "N", NULL, CLI_COUNT, &opt.workers},
         {"schedules", NULL,
          "schedules against each other, over throttled links (root)", CLI_FLAG,
          &opt.schedules},

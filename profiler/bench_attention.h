@@ -22,7 +22,7 @@
 typedef struct attention_options {
     const cli_state *cli;
     const char *kernel, *mask;
-    uint64_t seq, heads, kv_heads, head_dim, pairs, square;
+    uint64_t seq, heads, kv_heads, head_dim, pairs, square, workers;
     /* of schedules */
     bool schedules;
     uint64_t ranks, slots, rate /* Mbit/s */, steps;

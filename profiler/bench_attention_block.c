@@ -19,6 +19,9 @@
 
 enum { MAX_PAIRS = 1000 };
 
+/* Forward and backward; one thread's time over that of all workers. */
+enum { PASSES = 2 };
+
 typedef struct series {
     double ratio[MAX_PAIRS], rate[MAX_PAIRS];
 } series;
@@ -93,6 +96,88 @@ static int rounds(const attention_options *opt, gyre_kernel_bench *bench,
                              : cli_fail_status(opt->cli, status, &error);
 }
 
+static gyre_kernel_bench_request request_of(const attention_options *opt)
+{
+    return (gyre_kernel_bench_request){
+        .size = sizeof(gyre_kernel_bench_request),
+        .kernel = opt->kernel,
+        .tokens = opt->seq,
+        .heads = (uint32_t)opt->heads,
+        .kv_heads = (uint32_t)opt->kv_heads,
+        .head_dim = (uint32_t)opt->head_dim,
+        .full = strcmp(opt->mask, "full") == 0,
+        .square = (uint32_t)opt->square,
+    };
+}
+
+/* ---- workers ------------------------------------------------------------- */
+
+/* A KV head for each worker at least, for those are what backward shares. */
+static gyre_kernel_bench_request shared_request(const attention_options *opt)
+{
+    gyre_kernel_bench_request r = request_of(opt);
+    uint32_t kv = r.kv_heads > 0 ? r.kv_heads : r.heads;
+
+    r.workers = (uint32_t)opt->workers;
+    if (kv < r.workers) {
+        r.heads = r.heads / kv * r.workers;
+        r.kv_heads = r.workers;
+    }
+    return r;
+}
+
+static gyre_status speed_up(const attention_options *opt,
+                            gyre_kernel_bench *bench, double out[PASSES],
+                            gyre_error *error)
+{
+    double ratio[PASSES][MAX_PAIRS];
+    gyre_status status = GYRE_OK;
+
+    for (size_t i = 0; i <= opt->pairs && status == GYRE_OK; i++) {
+        gyre_kernel_times t = {.size = sizeof(t)};
+
+        status = gyre_kernel_bench_round(bench, &t, error);
+        if (status != GYRE_OK || i == 0)
+            continue;
+        ratio[0][i - 1] = t.attend_passed[0] / t.attend_passed[1];
+        ratio[1][i - 1] = t.grad_passed[0] / t.grad_passed[1];
+    }
+    for (int pass = 0; pass < PASSES && status == GYRE_OK; pass++)
+        out[pass] = quantile(ratio[pass], opt->pairs, 0.5);
+    return status;
+}
+
+/* block.workers of the report, or a line. */
+static int compare_workers(const attention_options *opt, gyre_context *context,
+                           json_t *report)
+{
+    gyre_kernel_bench_request request = shared_request(opt);
+    gyre_kernel_bench *bench = NULL;
+    gyre_error error = {0};
+    double times[PASSES] = {0};
+    gyre_status status =
+        gyre_kernel_bench_open(context, &request, &bench, &error);
+
+    if (status == GYRE_OK)
+        status = speed_up(opt, bench, times, &error);
+    gyre_kernel_bench_close(bench);
+    if (status != GYRE_OK)
+        return cli_fail_status(opt->cli, status, &error);
+    if (opt->cli->json)
+        json_object_set_new(json_object_get(report, "block"), "workers",
+                            json_pack("{s:I, s:I, s:f, s:f}", "workers",
+                                      (json_int_t)request.workers, "heads",
+                                      (json_int_t)request.heads, "forward",
+                                      times[0], "backward", times[1]));
+    else
+        printf("%u workers, heads: %u: %.2f times as fast as one forward, "
+               "%.2f backward\n",
+               request.workers, request.heads, times[0], times[1]);
+    return CLI_GOOD;
+}
+
+/* ---- one thread ---------------------------------------------------------- */
+
 static int measure(const attention_options *opt, gyre_kernel_bench *bench,
                    json_t *report)
 {
@@ -128,16 +213,7 @@ static int measure(const attention_options *opt, gyre_kernel_bench *bench,
 int bench_attention_block(const attention_options *opt, gyre_context *context,
                           json_t *report)
 {
-    gyre_kernel_bench_request request = {
-        .size = sizeof(request),
-        .kernel = opt->kernel,
-        .tokens = opt->seq,
-        .heads = (uint32_t)opt->heads,
-        .kv_heads = (uint32_t)opt->kv_heads,
-        .head_dim = (uint32_t)opt->head_dim,
-        .full = strcmp(opt->mask, "full") == 0,
-        .square = (uint32_t)opt->square,
-    };
+    gyre_kernel_bench_request request = request_of(opt);
     gyre_kernel_bench *bench = NULL;
     gyre_error error = {0};
     gyre_status status =
@@ -147,5 +223,7 @@ int bench_attention_block(const attention_options *opt, gyre_context *context,
         return cli_fail(opt->cli, CLI_USAGE, "%s", error.text);
     int code = measure(opt, bench, report);
     gyre_kernel_bench_close(bench);
+    if (code == CLI_GOOD && opt->workers > 1)
+        code = compare_workers(opt, context, report);
     return code;
 }

@@ -6,7 +6,8 @@
  *
  * A round computes attention of one block and its gradients on one thread and,
  * before, between and after, a square product of the same BLAS, so that a busy
- * machine slows down both.
+ * machine slows down both.  With more workers than one, it then computes both
+ * again, on one thread and on all, by the clock on the wall.
  */
 #ifndef GYRE_KERNEL_H
 #define GYRE_KERNEL_H
@@ -27,13 +28,16 @@ typedef struct gyre_kernel_bench_request {
     uint32_t head_dim;          /* 0: 128; of Q, K, V and O */
     uint32_t full;              /* 1: no causal mask */
     uint32_t square;            /* of the product; 0: 1024 */
-    uint32_t reserved;
+    uint32_t workers;           /* 0: 1; at most 1024 */
 } gyre_kernel_bench_request;
 
-/* Nanoseconds of this thread's processor time. */
 typedef struct gyre_kernel_times {
     size_t size;
+    /* Nanoseconds of this thread's processor time. */
     double product[3], attend, grad;
+    /* Nanoseconds that passed, with one worker and with all; 0 when one is all.
+     * Attend shares out tiles of queries and heads, grad KV heads. */
+    double attend_passed[2], grad_passed[2];
 } gyre_kernel_times;
 
 /* What a round computes.  area: allowed (q, k) pairs over all heads.  Of a

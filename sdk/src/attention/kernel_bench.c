@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "attention/kernel_f32.h"
+#include "attention/team.h"
 #include <gyre/kernel.h>
 
 #include <math.h>
@@ -24,6 +25,7 @@ struct gyre_kernel_bench {
     char *arrays[ARRAYS];
     size_t bytes[ARRAYS];
     gyre_kernel_run run;
+    gyre_team team;
 };
 
 static gyre_status complete(gyre_kernel_bench_request *r, gyre_error *error)
@@ -35,14 +37,16 @@ static gyre_status complete(gyre_kernel_bench_request *r, gyre_error *error)
     r->kv_heads = r->kv_heads > 0 ? r->kv_heads : r->heads;
     r->head_dim = r->head_dim > 0 ? r->head_dim : 128;
     r->square = r->square > 0 ? r->square : 1024;
+    r->workers = r->workers > 0 ? r->workers : 1;
     if (r->tokens > 1 << 24 || r->kv_tokens > 1 << 24 || r->heads > 4096 ||
-        r->head_dim > 65536 || r->square > 1 << 15)
-        return gyre_fail(error, GYRE_INVALID,
-                         "kernel bench: %llu x %llu tokens, %u heads of %u, "
-                         "product of %u: at most 2^24, 4096, 65536, 32768",
-                         (unsigned long long)r->tokens,
-                         (unsigned long long)r->kv_tokens, r->heads,
-                         r->head_dim, r->square);
+        r->head_dim > 65536 || r->square > 1 << 15 || r->workers > 1024)
+        return gyre_fail(
+            error, GYRE_INVALID,
+            "kernel bench: %llu x %llu tokens, %u heads of %u, "
+            "product of %u, %u workers: at most 2^24, 4096, 65536, "
+            "32768, 1024",
+            (unsigned long long)r->tokens, (unsigned long long)r->kv_tokens,
+            r->heads, r->head_dim, r->square, r->workers);
     return GYRE_OK;
 }
 
@@ -145,6 +149,7 @@ void gyre_kernel_bench_close(gyre_kernel_bench *bench)
                           64);
     gyre_free_aligned(bench->context, bench->run.scratch,
                       bench->run.scratch_bytes, 64);
+    gyre_team_close(&bench->team);
     gyre_free(bench->context, bench, 1, sizeof(*bench));
 }
 
@@ -162,7 +167,8 @@ static gyre_status take(gyre_kernel_bench *bench, gyre_error *error)
     }
     describe(bench);
     bench->run.workers = 1;
-    bench->run.scratch_bytes = bench->kernel->scratch(&bench->block);
+    bench->run.scratch_bytes =
+        bench->kernel->scratch(&bench->block) * bench->request.workers;
     bench->run.scratch =
         gyre_alloc_aligned(bench->context, bench->run.scratch_bytes, 64);
     if (bench->run.scratch == NULL)
@@ -174,7 +180,11 @@ static gyre_status take(gyre_kernel_bench *bench, gyre_error *error)
     fill(bench, K, bench->kernel->dtype);
     fill(bench, V, bench->kernel->dtype);
     fill(bench, DO, bench->kernel->dtype);
-    return gyre_block_check(bench->kernel, &bench->block, true, error);
+    gyre_status status = gyre_team_open(bench->context, bench->request.workers,
+                                        &bench->team, error);
+    return status == GYRE_OK
+               ? gyre_block_check(bench->kernel, &bench->block, true, error)
+               : status;
 }
 
 gyre_status gyre_kernel_bench_open(gyre_context *context,
@@ -256,10 +266,45 @@ static void identities(gyre_kernel_bench *bench)
     memset(bench->arrays[DELTA], 0, bench->bytes[DELTA]);
 }
 
+/* Both passes as `run` shares them out. */
+static gyre_status pass_by_clock(gyre_kernel_bench *bench,
+                                 const gyre_kernel_run *run, double *attend,
+                                 double *grad, gyre_error *error)
+{
+    identities(bench);
+    uint64_t begin = gyre_now();
+    gyre_status status = bench->kernel->attend(&bench->block, run, error);
+    uint64_t middle = gyre_now();
+    if (status == GYRE_OK)
+        status = bench->kernel->grad(&bench->block, run, error);
+    *attend = (double)(middle - begin);
+    *grad = (double)(gyre_now() - middle);
+    return status;
+}
+
+static gyre_status alone_and_all(gyre_kernel_bench *bench,
+                                 gyre_kernel_times *times, gyre_error *error)
+{
+    gyre_team_start(&bench->team);
+    gyre_kernel_run all = bench->run;
+    all.user = &bench->team;
+    all.each = gyre_team_each;
+    all.workers = bench->team.started;
+    gyre_status status =
+        pass_by_clock(bench, &bench->run, &times->attend_passed[0],
+                      &times->grad_passed[0], error);
+    if (status == GYRE_OK)
+        status = pass_by_clock(bench, &all, &times->attend_passed[1],
+                               &times->grad_passed[1], error);
+    gyre_team_stop(&bench->team);
+    return status;
+}
+
 gyre_status gyre_kernel_bench_round(gyre_kernel_bench *bench,
                                     gyre_kernel_times *out, gyre_error *error)
 {
     gyre_kernel_times times = {.size = sizeof(times)};
+    size_t size = out->size < sizeof(times) ? out->size : sizeof(times);
     gyre_fp saved = gyre_fp_pin();
 
     identities(bench);
@@ -274,8 +319,12 @@ gyre_status gyre_kernel_bench_round(gyre_kernel_bench *bench,
         status = bench->kernel->grad(&bench->block, &bench->run, error);
     times.grad = spent() - before;
     times.product[2] = product(bench);
+    if (status == GYRE_OK && bench->request.workers > 1)
+        status = alone_and_all(bench, &times, error);
     gyre_fp_restore(saved);
-    if (status == GYRE_OK)
-        *out = times;
+    if (status == GYRE_OK) {
+        times.size = out->size;
+        memcpy(out, &times, size);
+    }
     return status;
 }
