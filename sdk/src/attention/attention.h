@@ -97,9 +97,9 @@ uint32_t gyre_slot_pieces(const gyre_plan *plan, uint32_t rows, uint32_t in,
 typedef struct gyre_executor_options {
     const char *kernel;
     gyre_kernel_params params;
-    uint32_t tiles; /* deterministic mode: at most so many a side; 0: off */
+    uint32_t tiles;   /* deterministic mode: at most so many a side; 0: off */
     uint32_t workers; /* threads that compute; 0: 1 */
-    uint64_t delay; /* ns at most before each op that computes */
+    uint64_t delay;   /* ns at most before each op that computes */
     uint64_t delay_seed;
     const gyre_executor *saved; /* backward: the forward one of this rank */
     double flops; /* above 0: ATT and GRD sleep instead, at this rate */

@@ -41,7 +41,7 @@ struct gyre_executor {
     char *scratch;
     size_t scratch_bytes;
     gyre_team team; /* its threads are there while a run is */
-    char *fold; /* where the leaves of one row are folded */
+    char *fold;     /* where the leaves of one row are folded */
     size_t fold_bytes;
 
     /* The queue, under lock. */
