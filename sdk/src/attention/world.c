@@ -33,6 +33,12 @@ gyre_status gyre_world_open(gyre_context *context,
                          "world request: %u phases, at most %u beside the six",
                          r.phase_count,
                          (unsigned)(GYRE_TRANSPORT_MAX_PHASES - STANDARD));
+    for (uint32_t i = 0; i < r.phase_count; i++)
+        if (r.phases == NULL || r.phases[i] == NULL)
+            return gyre_fail(error, GYRE_INVALID,
+                             "world request: %u phases, and no name of phase "
+                             "%u",
+                             r.phase_count, i);
     uint32_t count = STANDARD;
     memcpy(phases, standard, sizeof(standard));
     for (uint32_t i = 0; i < r.phase_count; i++) {

@@ -44,17 +44,25 @@ static gyre_status open_carrier(gyre_world *world, const gyre_carrier *carrier,
                               .staging = options->staging,
                               .piece = options->piece};
     gyre_carried got = {0, 0, 0};
+    void *opened = NULL;
     gyre_status status;
+    bool broken;
 
     if (plan.staging == 0)
         plan.staging = UINT64_C(1) << 30;
     if (plan.piece == 0 || plan.piece > UINT64_C(1) << 30)
         plan.piece = UINT64_C(1) << 30;
-    status =
-        carrier->open(&world->services, &plan, &got, &world->opened, error);
+    status = carrier->open(&world->services, &plan, &got, &opened, error);
     if (status != GYRE_OK)
         return status;
+    /* What it opened may have heard of a failure by now. */
+    pthread_mutex_lock(&world->lock);
+    world->opened = opened;
     world->carrier = carrier;
+    broken = atomic_load(&world->broken) != GYRE_OK;
+    pthread_mutex_unlock(&world->lock);
+    if (broken)
+        carrier->abort(opened, world->error.status, world->error.text);
     world->ranks = got.ranks;
     world->first = got.first;
     world->count = got.count;

@@ -28,13 +28,30 @@ static void wake(void *user, gyre_status status, const gyre_error *error)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* What fails here alone would let the others wait. */
+static gyre_status give_up(gyre_endpoint *endpoint, gyre_status status,
+                           const gyre_error *why, gyre_error *error)
+{
+    gyre_transport_abort(endpoint, status, why->text);
+    return gyre_fail(error, status, "%s", why->text);
+}
+
+static gyre_status no_memory(gyre_endpoint *endpoint, gyre_error *error)
+{
+    gyre_error why;
+
+    gyre_fail(&why, GYRE_NO_MEMORY, "a collective of %u ranks: no memory",
+              endpoint->world->ranks);
+    return give_up(endpoint, GYRE_NO_MEMORY, &why, error);
+}
+
 static gyre_status move(gyre_endpoint *endpoint, const gyre_message *messages,
                         uint32_t count, gyre_error *error)
 {
     waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER,
                 .ended = PTHREAD_COND_INITIALIZER};
     gyre_status status = gyre_flock_begin(endpoint, 0, 0, true, messages, count,
-                                          wake, &w, error);
+                                          wake, &w, &w.error);
 
     if (status == GYRE_OK) {
         pthread_mutex_lock(&w.lock);
@@ -44,6 +61,8 @@ static gyre_status move(gyre_endpoint *endpoint, const gyre_message *messages,
         status = w.status;
         if (status != GYRE_OK)
             gyre_fail(error, status, "%s", w.error.text);
+    } else {
+        give_up(endpoint, status, &w.error, error);
     }
     pthread_mutex_destroy(&w.lock);
     pthread_cond_destroy(&w.ended);
@@ -84,8 +103,7 @@ static gyre_status move_all(gyre_endpoint *endpoint, bool put, uint8_t *data,
             data += sizes != NULL ? n : step;
     }
     if (messages == NULL || extents == NULL)
-        status = gyre_fail(error, GYRE_NO_MEMORY,
-                           "a collective of %u ranks: no memory", ranks);
+        status = no_memory(endpoint, error);
     else
         status = move(endpoint, messages, count, error);
     gyre_free(context, messages, ranks, sizeof(messages[0]));
@@ -123,17 +141,19 @@ gyre_status gyre_transport_gather(gyre_endpoint *endpoint, uint32_t root,
 {
     gyre_status status = check_root(endpoint, root, error);
     uint8_t *own = out;
+    gyre_error why;
 
     if (status != GYRE_OK)
         return status;
     if (endpoint->rank != root)
         return move_one(endpoint, root, true, (void *)(uintptr_t)data, bytes,
                         error);
-    if (sizes != NULL && sizes[root] != bytes)
-        return gyre_fail(error, GYRE_INVALID,
-                         "a gather: rank %u gives %zu bytes and takes %zu of "
-                         "itself",
-                         root, bytes, sizes[root]);
+    if (sizes != NULL && sizes[root] != bytes) {
+        gyre_fail(&why, GYRE_INVALID,
+                  "a gather: rank %u gives %zu bytes and takes %zu of itself",
+                  root, bytes, sizes[root]);
+        return give_up(endpoint, GYRE_INVALID, &why, error);
+    }
     for (uint32_t r = 0; own != NULL && r < root; r++)
         own += sizes != NULL ? sizes[r] : bytes;
     if (bytes > 0)
@@ -179,8 +199,7 @@ gyre_status gyre_transport_allgather(gyre_endpoint *endpoint,
     gyre_status status;
 
     if (messages == NULL || extents == NULL)
-        status = gyre_fail(error, GYRE_NO_MEMORY,
-                           "a collective of %zu ranks: no memory", ranks);
+        status = no_memory(endpoint, error);
     else
         status =
             move(endpoint, messages,

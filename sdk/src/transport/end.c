@@ -134,6 +134,7 @@ static void fail_start(gyre_flight *flight)
 
 void gyre_world_break(gyre_world *world, gyre_status status, const char *text)
 {
+    const gyre_carrier *carrier;
     gyre_flight *waiting, *timed, *next;
 
     pthread_mutex_lock(&world->lock);
@@ -145,9 +146,10 @@ void gyre_world_break(gyre_world *world, gyre_status status, const char *text)
     atomic_store(&world->broken, (int)status);
     waiting = gyre_route_drain(world);
     timed = gyre_clock_drain(world);
+    carrier = world->carrier; /* NULL: being opened, which looks at broken */
     pthread_mutex_unlock(&world->lock);
-    if (world->carrier != NULL)
-        world->carrier->abort(world->opened, status, text);
+    if (carrier != NULL)
+        carrier->abort(world->opened, status, text);
     for (; waiting != NULL; waiting = next) {
         next = waiting->next;
         gyre_flight_over(waiting, false);

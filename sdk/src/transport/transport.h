@@ -159,7 +159,8 @@ gyre_status gyre_transport_check(const gyre_world *world, gyre_error *error);
 /*
  * All ranks call the same ones in the same order, each from the thread that
  * uses its endpoint; they wait.  They are not in the ledger, have no delays,
- * and end with what broke the world; the timeout is for them as well.
+ * and end with what broke the world; the timeout is for them as well.  One that
+ * cannot be begun, but for a wrong root, breaks the world, for the others wait.
  */
 gyre_status gyre_transport_barrier(gyre_endpoint *endpoint, gyre_error *error);
 /* root's bytes to all. */

@@ -2,7 +2,12 @@
 /* What breaks a world: everybody gets the reason and nobody hangs. */
 #include "config.h"
 
+#define GYRE_STATIC_MODULE
 #include "ranks.h"
+
+#include "transport/module.h"
+
+#include <gyre/registry.h>
 
 /* A get of every rank from the one before it that nobody serves. */
 static void leave_pending(ranks *r, one *gets, uint32_t *into, waiter *w)
@@ -284,6 +289,138 @@ static void test_every_request_for_memory_may_fail(void **state)
     unit_memory_check(&memory);
 }
 
+/* ---- collectives that fail at one rank ------------------------------- */
+
+static void gather_short(gyre_endpoint *endpoint, void *user)
+{
+    size_t sizes[] = {4, 4, 4};
+    uint32_t own = 0, all[3];
+    gyre_error error = {0};
+
+    (void)user;
+    assert_int_equal(
+        gyre_transport_gather(endpoint, 0, &own,
+                              gyre_transport_rank(endpoint) == 0 ? 2 : 4, sizes,
+                              all, &error),
+        GYRE_INVALID);
+    unit_assert_text(&error, "rank 0 gives 2 bytes and takes 4 of itself");
+}
+
+/* A rank gets no memory: the others would wait for it. */
+static void barrier_without_memory(gyre_endpoint *endpoint, void *user)
+{
+    gyre_error error = {0};
+
+    (void)user;
+    assert_int_equal(gyre_transport_barrier(endpoint, &error), GYRE_NO_MEMORY);
+    unit_assert_text(&error, "no memory");
+}
+
+static void test_a_collective_that_fails_at_one_rank(void **state)
+{
+    gyre_world_options options = {.ranks = 3};
+    ranks r;
+
+    (void)state;
+    ranks_begin(&r, &options);
+    each_rank(&r, gather_short, NULL);
+    ranks_end(&r);
+    for (uint64_t n = 1; n <= 3; n++) {
+        ranks_begin(&r, &options);
+        r.memory.fail_at = r.memory.requests + n;
+        each_rank(&r, barrier_without_memory, NULL);
+        ranks_end(&r);
+    }
+}
+
+/* ---- a module that breaks early -------------------------------------- */
+
+static struct {
+    unsigned aborts, closes;
+    int closed_broken;
+} early;
+
+static gyre_status early_open(const gyre_transport_services *services,
+                              const gyre_carrier_plan *plan, gyre_carried *got,
+                              void **out, gyre_error *error)
+{
+    (void)error;
+    services->broken(services->user, GYRE_PEER, "rank 1 gave up: early");
+    *got = (gyre_carried){plan->ranks, 0, 1};
+    *out = &early;
+    return GYRE_OK;
+}
+
+static void early_close(void *opened, int broken)
+{
+    (void)opened;
+    early.closes++;
+    early.closed_broken = broken;
+}
+
+static void early_begin(void *opened, uint32_t rank, gyre_cargo *cargo)
+{
+    (void)opened, (void)rank, (void)cargo;
+    fail_msg("a broken world begins something");
+}
+
+static void early_abort(void *opened, gyre_status status, const char *text)
+{
+    (void)opened;
+    early.aborts++;
+    assert_int_equal(status, GYRE_PEER);
+    assert_string_equal(text, "rank 1 gave up: early");
+}
+
+static const gyre_carrier early_carrier = {
+    .size = sizeof(early_carrier),
+    .carries_control = 1,
+    .open = early_open,
+    .close = early_close,
+    .begin = early_begin,
+    .abort = early_abort,
+};
+static const gyre_build early_build = GY_BUILD_(0, NULL);
+static const gyre_plugin early_plugin = {
+    .size = sizeof(early_plugin),
+    .kind = GYRE_KIND_TRANSPORT,
+    .name = "early",
+    .version = "1.0.0",
+    .summary = "breaks while it is opened",
+    .licence = "Apache-2.0",
+    .build = &early_build,
+    .descriptor = &early_carrier,
+};
+GYRE_MODULE(early, &early_plugin)
+
+/* Another process may fail before this one has its world: the module hears of
+ * the abort all the same, once. */
+static void test_a_failure_while_the_world_is_made(void **state)
+{
+    gyre_world_options options = {.backend = "early", .ranks = 2};
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    gyre_world *world = NULL;
+    gyre_endpoint *endpoint = NULL;
+    gyre_error error = {0};
+
+    (void)state;
+    assert_int_equal(gyre_plugin_add(context, gyre_module_entry_early, &error),
+                     GYRE_OK);
+    assert_int_equal(gyre_transport_create(context, &options, &world, &error),
+                     GYRE_OK);
+    assert_int_equal(early.aborts, 1);
+    gyre_transport_endpoint(world, 0, &endpoint, NULL);
+    assert_int_equal(gyre_transport_barrier(endpoint, &error), GYRE_PEER);
+    unit_assert_text(&error, "rank 1 gave up: early");
+    gyre_transport_destroy(world);
+    assert_int_equal(early.aborts, 1);
+    assert_int_equal(early.closes, 1);
+    assert_int_equal(early.closed_broken, 1);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +428,8 @@ int main(void)
         cmocka_unit_test(test_one_rank_gives_up),
         cmocka_unit_test(test_the_timeout_names_what_is_missing),
         cmocka_unit_test(test_a_collective_times_out_as_well),
+        cmocka_unit_test(test_a_collective_that_fails_at_one_rank),
+        cmocka_unit_test(test_a_failure_while_the_world_is_made),
         cmocka_unit_test(test_destroy_ends_what_is_pending),
         cmocka_unit_test(test_what_is_refused_breaks_nothing),
         cmocka_unit_test(test_every_request_for_memory_may_fail),
