@@ -114,8 +114,8 @@ typedef struct mp_world {
     bool failure_told;
     bool cancelling;    /* gets were taken back */
     bool heard;         /* the failure came from another rank */
-    bool over;          /* the failure was dealt with */
-    bool abandoned;     /* MPI still holds memory that was given back */
+    bool over;          /* the failure was dealt with; no more calls of MPI */
+    bool told;          /* that MPI is held */
     gyre_cargo telling; /* stands for the words under way */
     MPI_Request listening;
     mp_word incoming;
@@ -135,8 +135,16 @@ void mp_unlock(void);
 gyre_status mp_load(mp_calls *mpi, gyre_error *error);
 /* Start MPI unless it runs; count this world.  Locked. */
 gyre_status mp_start(const mp_calls *mpi, gyre_error *error);
-/* The last world ends MPI, if a world started it; not when `abandoned`. */
-void mp_finish(const mp_calls *mpi, bool abandoned);
+/* MPI keeps a message that it cannot give back.  Its memory is the caller's
+ * again once nobody calls MPI any more, for any call might move it: all worlds
+ * of the process break, and none can be made.  Locked, as are the next. */
+void mp_hold(void);
+bool mp_is_held(void);
+/* This world will not call MPI any more; does another? */
+void mp_leave(void);
+bool mp_is_called(void);
+/* The last world ends MPI, if a world started it and nothing is held. */
+void mp_finish(const mp_calls *mpi);
 
 /* ---- mp_message.c; MPI is locked, but for mp_flush -------------------- */
 

@@ -87,8 +87,9 @@ gyre_status mp_load(mp_calls *mpi, gyre_error *error)
 /* One MPI for all contexts: what is beyond our choice is a global here. */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned worlds;
-static bool ours; /* a world started MPI */
-static bool held; /* MPI holds an abandoned message of some world */
+static unsigned callers; /* worlds that may still call MPI */
+static bool ours;        /* a world started MPI */
+static bool held;        /* MPI holds an abandoned message of some world */
 
 void mp_lock(void)
 {
@@ -134,12 +135,32 @@ gyre_status mp_start(const mp_calls *mpi, gyre_error *error)
                       level, MPI_THREAD_SERIALIZED);
     }
     worlds++;
+    callers++;
     return GYRE_OK;
 }
 
-void mp_finish(const mp_calls *mpi, bool abandoned)
+void mp_hold(void)
 {
-    held |= abandoned;
+    held = true;
+}
+
+bool mp_is_held(void)
+{
+    return held;
+}
+
+void mp_leave(void)
+{
+    callers--;
+}
+
+bool mp_is_called(void)
+{
+    return callers > 0;
+}
+
+void mp_finish(const mp_calls *mpi)
+{
     if (--worlds == 0 && ours && !held)
         (void)mpi->MPI_Finalize();
 }

@@ -62,9 +62,26 @@ static bool hear(mp_world *world)
     return true;
 }
 
-/* Take back from MPI what it gives: gets that have met nobody are cancelled,
- * what is being moved may end.  The rest is abandoned. */
-static void take_back(mp_world *world)
+/* MPI is locked. */
+static bool stop_listening(mp_world *world)
+{
+    const mp_calls *mpi = &world->mpi;
+    MPI_Status status;
+    int flag = 0;
+
+    if (world->listening == NULL)
+        return true;
+    (void)mpi->MPI_Cancel(&world->listening);
+    for (int i = 0; i < 1000 && !flag; i++)
+        if (mpi->MPI_Test(&world->listening, &flag, &status) != MPI_SUCCESS)
+            break;
+    world->listening = NULL;
+    return flag != 0;
+}
+
+/* Gets that have met nobody are cancelled, what is being moved may end for a
+ * while; false: something is left with MPI. */
+static bool take_back(mp_world *world)
 {
     const mp_calls *mpi = &world->mpi;
     bool left = true;
@@ -89,12 +106,42 @@ static void take_back(mp_world *world)
         nap(world, SHORT_NAP);
         pthread_mutex_unlock(&world->lock);
     }
-    if (left) {
-        world->abandoned = true;
+    return !left;
+}
+
+/* The other worlds of this process see that MPI is held (turn) and come here as
+ * well.  None has a callback that waits for another. */
+static void wait_for_others(mp_world *world)
+{
+    bool called = true;
+
+    while (called) {
+        mp_lock();
+        called = mp_is_called();
+        mp_unlock();
+        pthread_mutex_lock(&world->lock);
+        nap(world, SHORT_NAP);
+        pthread_mutex_unlock(&world->lock);
+    }
+}
+
+/* After this, the world calls MPI no more. */
+static void fall(mp_world *world)
+{
+    bool good = take_back(world);
+
+    mp_lock();
+    good &= stop_listening(world);
+    if (!good)
+        mp_hold();
+    mp_leave();
+    mp_unlock();
+    if (!good) {
         world->services->log(world->services->user, 1,
                              "mpi: messages that were under way when the "
-                             "transport broke are abandoned; MPI will not be "
-                             "ended in this process");
+                             "transport broke are abandoned; MPI cannot be "
+                             "used any more in this process");
+        wait_for_others(world);
     }
     while (world->count > 0)
         mp_part_over(world, world->count - 1, (gyre_status)world->word.status,
@@ -130,23 +177,24 @@ static gyre_status open_communicators(mp_world *world, gyre_error *error)
 
 static void close_all(mp_world *world)
 {
-    const mp_calls *mpi = &world->mpi;
-    MPI_Status status;
-    int flag = 0;
-
-    if (world->listening != NULL)
-        (void)mpi->MPI_Cancel(&world->listening);
-    for (int i = 0; world->listening != NULL && i < 1000 && !flag; i++)
-        if (mpi->MPI_Test(&world->listening, &flag, &status) != MPI_SUCCESS)
-            break;
-    world->abandoned |= world->listening != NULL && !flag;
-    /* Freeing is collective, and the others may be gone. */
-    if (!world->close_broken && !world->over) {
-        (void)mpi->MPI_Comm_free(&world->data);
-        (void)mpi->MPI_Comm_free(&world->control);
+    if (!world->over) {
+        if (!stop_listening(world))
+            mp_hold();
+        /* Freeing is collective, and the others may be gone. */
+        if (!world->close_broken) {
+            (void)world->mpi.MPI_Comm_free(&world->data);
+            (void)world->mpi.MPI_Comm_free(&world->control);
+        }
+        mp_leave();
     }
-    mp_finish(mpi, world->abandoned);
+    mp_finish(&world->mpi);
     mp_free_table(world);
+}
+
+static void end(mp_world *world)
+{
+    mp_leave();
+    mp_finish(&world->mpi);
 }
 
 static bool start(mp_world *world)
@@ -160,7 +208,7 @@ static bool start(mp_world *world)
         if (status == GYRE_OK)
             listen(world);
         else
-            mp_finish(&world->mpi, false);
+            end(world);
     }
     mp_unlock();
     pthread_mutex_lock(&world->lock);
@@ -206,12 +254,28 @@ static void rest(mp_world *world, unsigned quiet)
     pthread_mutex_lock(&world->lock);
 }
 
+/* Another world of this process has left a message with MPI. */
+static void break_as_held(mp_world *world)
+{
+    char text[256];
+
+    world->told = true;
+    snprintf(
+        text, sizeof(text),
+        "mpi: another transport of rank %u broke while messages were under "
+        "way that MPI cannot take back, and MPI cannot be used any more in "
+        "its process; start the program again",
+        world->rank);
+    world->services->broken(world->services->user, GYRE_STATE, text);
+}
+
 /* One round; true: something moved. */
 static bool turn(mp_world *world, gyre_cargo *begun, bool aborted)
 {
-    bool moved, heard = false;
+    bool moved, heard = false, held;
 
     mp_lock();
+    held = mp_is_held();
     post_all(world, begun, aborted);
     moved = mp_progress(world) || begun != NULL;
     if (!aborted)
@@ -224,8 +288,10 @@ static bool turn(mp_world *world, gyre_cargo *begun, bool aborted)
                                 (gyre_status)world->incoming.status,
                                 world->incoming.text);
     }
+    if (held && !aborted && !world->told)
+        break_as_held(world);
     if (aborted && !world->over)
-        take_back(world);
+        fall(world);
     return moved;
 }
 

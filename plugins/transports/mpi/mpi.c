@@ -51,6 +51,37 @@ static gyre_status start_thread(mp_world *world, gyre_error *error)
     return world->open_status;
 }
 
+static void mpi_abort(void *opened, gyre_status status, const char *text)
+{
+    mp_world *world = opened;
+
+    pthread_mutex_lock(&world->lock);
+    world->word.status = (int32_t)status;
+    snprintf(world->word.text, sizeof(world->word.text), "%s", text);
+    world->aborted = true;
+    pthread_cond_broadcast(&world->changed);
+    pthread_mutex_unlock(&world->lock);
+}
+
+/* The others may have been told another number, and would wait for this rank.
+ */
+static gyre_status check_ranks(mp_world *world, uint32_t wanted,
+                               gyre_error *error)
+{
+    gyre_error own, told;
+
+    if (wanted == 0 || wanted == world->ranks)
+        return GYRE_OK;
+    mp_say(&own, GYRE_INVALID,
+           "mpi: %u ranks are wanted and MPI's world has %u; start the program "
+           "with mpirun -n %u",
+           wanted, world->ranks, wanted);
+    mp_say(&told, GYRE_INVALID, "rank %u gave up: %.900s", world->rank,
+           own.text);
+    mpi_abort(world, GYRE_INVALID, told.text);
+    return mp_say(error, GYRE_INVALID, "%s", own.text);
+}
+
 static gyre_status mpi_open(const gyre_transport_services *services,
                             const gyre_carrier_plan *plan, gyre_carried *got,
                             void **out, gyre_error *error)
@@ -72,13 +103,10 @@ static gyre_status mpi_open(const gyre_transport_services *services,
     status = mp_load(&world->mpi, error);
     if (status == GYRE_OK)
         status = start_thread(world, error);
-    if (status == GYRE_OK && plan->ranks != 0 && plan->ranks != world->ranks)
-        status = mp_say(error, GYRE_INVALID,
-                        "mpi: %u ranks are wanted and MPI's world has %u; "
-                        "start the program with mpirun -n %u",
-                        plan->ranks, world->ranks, plan->ranks);
+    if (status == GYRE_OK)
+        status = check_ranks(world, plan->ranks, error);
     if (status != GYRE_OK) {
-        mpi_close(world, 0);
+        mpi_close(world, 1);
         return status;
     }
     *got = (gyre_carried){world->ranks, world->rank, 1};
@@ -100,18 +128,6 @@ static void mpi_begin(void *opened, uint32_t rank, gyre_cargo *cargo)
     else
         world->last->next = cargo;
     world->last = last;
-    pthread_cond_broadcast(&world->changed);
-    pthread_mutex_unlock(&world->lock);
-}
-
-static void mpi_abort(void *opened, gyre_status status, const char *text)
-{
-    mp_world *world = opened;
-
-    pthread_mutex_lock(&world->lock);
-    world->word.status = (int32_t)status;
-    snprintf(world->word.text, sizeof(world->word.text), "%s", text);
-    world->aborted = true;
     pthread_cond_broadcast(&world->changed);
     pthread_mutex_unlock(&world->lock);
 }

@@ -189,6 +189,15 @@ static void what_does_not_fit_is_named(void **state)
     assert_int_equal(run(context, world, plan, &error), GYRE_INVALID);
     assert_non_null(strstr(error.text, "for 2 ranks, the world has 3"));
     gyre_world_close(world);
+    static const char *const phases[] = {"mine", NULL};
+    request.phase_count = 2;
+    request.phases = phases;
+    assert_int_equal(gyre_world_open(context, &request, &world, &error),
+                     GYRE_INVALID);
+    assert_non_null(strstr(error.text, "2 phases, and no name of phase 1"));
+    request.phases = NULL;
+    assert_int_equal(gyre_world_open(context, &request, &world, &error),
+                     GYRE_INVALID);
     gyre_attention_options options = {
         .size = sizeof(options), .forward = plan, .kernel = "f32"};
     gyre_trial trial = {.size = sizeof(trial)};

@@ -5,7 +5,9 @@
  *     mpi_ranks good             everything that must work, and failures
  *     mpi_ranks big              a message over 1 GiB, ranks 0 and 1
  *     mpi_ranks wrong N          N ranks are wanted
- *     mpi_ranks lost             a failure beside a large put without its get
+ *     mpi_ranks told             waits, and is told of a rank that is "wrong"
+ *     mpi_ranks lost FILE        a failure beside a large put without its get;
+ *                                FILE: where rank 1 says that it was told
  *
  * A world of its own for each case, and one that stays, so that MPI does.
  */
@@ -395,30 +397,73 @@ static void big(void)
     ring((gyre_world_options){0}, bytes, bytes / 3, 1);
 }
 
-/* The large put waits for its get in MPI, which cannot take it back. */
-static void lost(void)
+/* Rank 1 says to rank 0, without MPI, that it has come here. */
+static void meet(const char *file)
+{
+    FILE *f;
+
+    if (rank == 1) {
+        f = fopen(file, "w");
+        CHECK(f != NULL);
+        fclose(f);
+    }
+    while (access(file, F_OK) != 0)
+        usleep(1000);
+}
+
+/* The large put waits for its get in MPI, which cannot take it back.  The world
+ * of calm breaks then, too: MPI would move memory that is the caller's. */
+static void lost(const char *file)
 {
     static const char *const parts[] = {"rank 1 gave up: lost", NULL};
+    static const char *const held[] = {"another transport of rank 0 broke",
+                                       "start the program again", NULL};
     gyre_endpoint *endpoint = NULL;
     gyre_world *stays = open_world((gyre_world_options){0}, &calm);
     gyre_world *world = open_world((gyre_world_options){0}, &endpoint);
+    gyre_world_options options = {.backend = "mpi"};
     static uint8_t data[1 << 22];
-    gyre_extent extent;
-    waiter w = WAITER;
+    gyre_extent extent, other;
+    waiter w = WAITER, rest = WAITER;
+    uint32_t into;
+    gyre_error error = {0};
 
     stage = "lost";
-    if (rank == 0) {
+    if (rank == 0)
         begin(endpoint, true, 1, 0, &extent, data, sizeof(data), &w);
-        CHECK(gyre_transport_barrier(calm, NULL) == GYRE_OK);
+    leave_pending(calm, &other, &into, &rest);
+    if (rank == 1)
+        gyre_transport_abort(endpoint, GYRE_STOPPED, "lost");
+    if (rank == 0)
         ended_with(&w, 1, GYRE_STOPPED, parts);
+    ended_with(&rest, 1, GYRE_STATE, held);
+    meet(file);
+    if (rank == 0) {
+        CHECK(gyre_transport_create(context, &options, &world, &error) ==
+              GYRE_STATE);
+        CHECK(strstr(error.text, "start the program again") != NULL);
         fprintf(stderr, "lost: told\n");
-    } else {
-        CHECK(gyre_transport_barrier(calm, NULL) == GYRE_OK);
-        if (rank == 1)
-            gyre_transport_abort(endpoint, GYRE_STOPPED, "lost");
     }
     gyre_transport_destroy(world);
     gyre_transport_destroy(stays);
+}
+
+static void told(void)
+{
+    static const char *const parts[] = {
+        "rank 0 gave up: mpi: 3 ranks are wanted and MPI's world has 2", NULL};
+    gyre_endpoint *endpoint = NULL;
+    gyre_world *world = open_world((gyre_world_options){0}, &endpoint);
+    gyre_extent extent;
+    waiter w = WAITER;
+    uint32_t into;
+
+    stage = "told";
+    if (begin(endpoint, false, 0, 0, &extent, &into, 4, &w) == GYRE_OK)
+        ended_with(&w, 1, GYRE_INVALID, parts);
+    CHECK(gyre_transport_check(world, NULL) == GYRE_INVALID);
+    fprintf(stderr, "this rank was told\n");
+    gyre_transport_destroy(world);
 }
 
 static int wrong(const char *count)
@@ -446,8 +491,10 @@ int main(int argc, char **argv)
         cannot_start_again();
     } else if (strcmp(what, "big") == 0) {
         big();
-    } else if (strcmp(what, "lost") == 0) {
-        lost();
+    } else if (strcmp(what, "lost") == 0 && argc > 2) {
+        lost(argv[2]);
+    } else if (strcmp(what, "told") == 0) {
+        told();
     } else if (strcmp(what, "wrong") == 0 && argc > 2) {
         code = wrong(argv[2]);
     } else {
