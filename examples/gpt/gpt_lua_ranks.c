@@ -3,11 +3,17 @@
  * gpt_lua_ranks.c - models whose attention is by ranks, and the processes that
  * the ranks are in.
  *
- *   local model <close> = gpt.new{layers=4, ..., schedule="ring",
- * backend="mpi"} local process, processes = model:process()  -- from 0 on; 0, 1
- * with threads local texts = model:gather(text)            -- texts[p + 1] is
- * process p's model:share(i)                -- data of parameter i: process 0's
- * to all model:give_up("no space")     -- the others fail, and do not wait
+ *   local model <close> = gpt.new{..., schedule="ring", backend="mpi"}
+ *
+ *   local process, processes = model:process()
+ *                              -- from 0 on; 0 and 1 with threads
+ *
+ *   local texts = model:gather(text)
+ *                              -- texts[p + 1] is process p's
+ *
+ *   model:share(i)             -- data of parameter i: process 0's to all
+ *
+ *   model:give_up("no space")  -- the others fail, and do not wait
  *
  * Processes make the same calls in the same order.  A model that an error
  * closes gives up by itself.

@@ -103,7 +103,7 @@ typedef struct gyre_attention_options {
      * for every schedule, layout and number of ranks whose chunks end where
      * tiles do.  240 fits 1 to 6 and 8 ranks in any layout but striped; as many
      * as tokens fits everything.  Costs memory and bytes by that factor,
-     * see gyre_attention_memory.  0: off. */
+     * see gyre_attention_measure.  0: off. */
     uint32_t tiles;
     /* NULL: by dtype; "f64", "f32", "bf16", "count"; or blocks on a device:
      * "opencl" and "cuda", with ":N" for another than the first, of f32 or

@@ -5,8 +5,6 @@
 
 #include "attention/executor.h"
 
-enum { GYRE_MAX_WORKERS = 1024 };
-
 struct gyre_attention {
     gyre_context *context;
     gyre_world *world;

@@ -39,14 +39,15 @@ static gyre_status complete(gyre_kernel_bench_request *r, gyre_error *error)
     r->square = r->square > 0 ? r->square : 1024;
     r->workers = r->workers > 0 ? r->workers : 1;
     if (r->tokens > 1 << 24 || r->kv_tokens > 1 << 24 || r->heads > 4096 ||
-        r->head_dim > 65536 || r->square > 1 << 15 || r->workers > 1024)
+        r->head_dim > 65536 || r->square > 1 << 15 ||
+        r->workers > GYRE_MAX_WORKERS)
         return gyre_fail(
             error, GYRE_INVALID,
             "kernel bench: %llu x %llu tokens, %u heads of %u, "
-            "product of %u, %u workers: at most 2^24, 4096, 65536, "
-            "32768, 1024",
+            "product of %u, %u workers: at most 2^24, 4096, 65536, 32768, "
+            "%u",
             (unsigned long long)r->tokens, (unsigned long long)r->kv_tokens,
-            r->heads, r->head_dim, r->square, r->workers);
+            r->heads, r->head_dim, r->square, r->workers, GYRE_MAX_WORKERS);
     return GYRE_OK;
 }
 

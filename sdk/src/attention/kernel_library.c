@@ -3,11 +3,11 @@
 #include "config.h"
 
 #include "attention/kernel_library.h"
+#include "attention/team.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,14 +49,6 @@ static gyre_sgemm *open_path(const char *path, void **library)
                             : (gyre_sgemm *)dlsym(*library, "cblas_sgemm");
 }
 
-static uint32_t processors(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) != 0)
-        return 1;
-    return CPU_COUNT(&set) < MOST ? (uint32_t)CPU_COUNT(&set) : MOST;
-}
-
 static void open_first(void)
 {
     void *library;
@@ -88,7 +80,8 @@ static void open_first(void)
     copies[0].sgemm = found;
     for (uint32_t i = 0; i < MOST; i++)
         pthread_mutex_init(&copies[i].busy, NULL);
-    atomic_store(&limit, processors());
+    uint32_t cores = gyre_team_cores();
+    atomic_store(&limit, cores < MOST ? cores : MOST);
     atomic_store(&count, 1);
 }
 

@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+enum { GYRE_MAX_WORKERS = 1024 };
+
 typedef void gyre_team_body(void *state, size_t index, uint32_t worker);
 
 typedef struct gyre_team {

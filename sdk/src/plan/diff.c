@@ -133,9 +133,9 @@ static bool hash_rows(differ *d, int which)
     d->row_hashes[which] = hashes;
     for (uint32_t i = 0; hashes != NULL && i < plan->row_count; i++) {
         const uint32_t *chunks = gyre_plan_row_list(plan, i);
-        hashes[i] = gyre_diff_mix(plan->rows[i].side, plan->rows[i].count);
+        hashes[i] = gyre_plan_mix(plan->rows[i].side, plan->rows[i].count);
         for (uint32_t k = 0; k < plan->rows[i].count; k++)
-            hashes[i] = gyre_diff_mix(hashes[i], chunks[k]);
+            hashes[i] = gyre_plan_mix(hashes[i], chunks[k]);
     }
     return hashes != NULL;
 }

@@ -25,11 +25,4 @@ void gyre_diff_tell(differ *d, const char *what, uint32_t rank, uint32_t one,
 /* All that the programs of a rank do not share.  Errors: NO_MEMORY. */
 gyre_status gyre_diff_program(differ *d, uint32_t rank, gyre_error *error);
 
-/* One more word of a hash. */
-static inline uint64_t gyre_diff_mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0xff51afd7ed558ccd);
-    return hash ^ hash >> 32;
-}
-
 #endif

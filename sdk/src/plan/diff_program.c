@@ -63,7 +63,7 @@ static uint64_t slot_hash(const differ *d, const list *l, uint32_t i)
                               s->dtype, s->flags};
     uint64_t hash = 1;
     for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
-        hash = gyre_diff_mix(hash, words[k]);
+        hash = gyre_plan_mix(hash, words[k]);
     return hash;
 }
 
@@ -79,9 +79,9 @@ static void take_slots(const differ *d, list *l)
 
 static uint64_t group_hash(const gyre_plan *plan, const gyre_plan_group *g)
 {
-    uint64_t hash = gyre_diff_mix(gyre_diff_mix(2, g->lane), g->pattern);
+    uint64_t hash = gyre_plan_mix(gyre_plan_mix(2, g->lane), g->pattern);
     for (const char *c = plan->phases[g->phase]; *c != '\0'; c++)
-        hash = gyre_diff_mix(hash, (uint8_t)*c);
+        hash = gyre_plan_mix(hash, (uint8_t)*c);
     return hash;
 }
 
@@ -89,12 +89,12 @@ static uint64_t view_hash(const differ *d, const list *l,
                           const slot_names *slots, uint64_t hash, uint32_t id)
 {
     if (id == NONE)
-        return gyre_diff_mix(hash, UINT64_MAX);
+        return gyre_plan_mix(hash, UINT64_MAX);
     const gyre_plan_view *v = &program_of(d, l)->views[id];
-    hash = gyre_diff_mix(hash, slots->names[l->plan][v->slot]);
-    hash = gyre_diff_mix(hash, d->row_hashes[l->plan][v->rows]);
-    hash = gyre_diff_mix(hash, (uint64_t)v->h0 << 32 | v->h1);
-    return gyre_diff_mix(hash, v->planes);
+    hash = gyre_plan_mix(hash, slots->names[l->plan][v->slot]);
+    hash = gyre_plan_mix(hash, d->row_hashes[l->plan][v->rows]);
+    hash = gyre_plan_mix(hash, (uint64_t)v->h0 << 32 | v->h1);
+    return gyre_plan_mix(hash, v->planes);
 }
 
 /* A transfer runs on its group's lane, which is the group's to say. */
@@ -102,10 +102,10 @@ static uint64_t op_hash(const differ *d, const list *l, const slot_names *slots,
                         const gyre_plan_op *op)
 {
     bool transfer = op->code == GYRE_OP_PUT || op->code == GYRE_OP_GET;
-    uint64_t hash = gyre_diff_mix(3, op->code);
-    hash = gyre_diff_mix(hash, transfer ? op->channel : op->lane);
+    uint64_t hash = gyre_plan_mix(3, op->code);
+    hash = gyre_plan_mix(hash, transfer ? op->channel : op->lane);
     if (transfer)
-        hash = gyre_diff_mix(hash, op->view[1]);
+        hash = gyre_plan_mix(hash, op->view[1]);
     for (uint32_t i = 0; i < gyre_op_views(op->code); i++)
         hash = view_hash(d, l, slots, hash, op->view[i]);
     return hash;

@@ -21,6 +21,13 @@
 #include "base/base.h"
 #include <gyre/plan.h>
 
+/* One more word of a hash, of tables and of plans that are compared. */
+static inline uint64_t gyre_plan_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0xff51afd7ed558ccd);
+    return hash ^ hash >> 32;
+}
+
 /* ---- layout (layout.c) ----------------------------------------------- */
 
 /* Tokens of one side as a chunk table; also the user's, of any lengths.

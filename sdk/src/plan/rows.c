@@ -13,10 +13,8 @@
 static uint32_t hash_list(uint32_t side, const uint32_t *chunks, uint32_t count)
 {
     uint64_t h = side + 0x9e3779b97f4a7c15u;
-    for (uint32_t i = 0; i < count; i++) {
-        h = (h ^ chunks[i]) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        h = gyre_plan_mix(h, chunks[i]);
     return (uint32_t)h;
 }
 

@@ -6,39 +6,22 @@
  */
 #include "config.h"
 
+#include "../device/open_fake.h"
 #include "../plan/hand.h"
 #include "../transport/fake/fake_gpu.h"
 #include "../unit.h"
 #include "trial.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static fake_gpu_state *gpu;
 static fake_nccl_state *nccl;
 
-static void *open_fake(const char *file, const char *symbol)
-{
-    const char *top = getenv("GYRE_TOP_BUILD");
-    char path[4096];
-    void *library, *state = NULL;
-
-    snprintf(path, sizeof(path), "%s/tests/unit/transport/fake/.libs/%s",
-             top != NULL ? top : ".", file);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library != NULL)
-        state = dlsym(library, symbol);
-    if (state == NULL)
-        fail_msg("%s", dlerror());
-    return state;
-}
-
 static int setup(void **state)
 {
     (void)state;
-    gpu = open_fake("libcuda.so.1", "fake_gpu");
-    nccl = open_fake("libnccl.so.2", "fake_nccl");
+    gpu = open_fake_of("transport", "libcuda.so.1", "fake_gpu");
+    nccl = open_fake_of("transport", "libnccl.so.2", "fake_nccl");
     gpu->gpus = 8;
     return 0;
 }
