@@ -174,17 +174,19 @@ static uint32_t view_hash(const gyre_plan_view *v)
     return (uint32_t)(h >> 32);
 }
 
+static bool same_view(const gyre_plan_view *a, const gyre_plan_view *b)
+{
+    return a->slot == b->slot && a->rows == b->rows && a->h0 == b->h0 &&
+           a->h1 == b->h1 && a->planes == b->planes;
+}
+
 /* Open addressing over ids + 1, at most half full. */
 static uint32_t *view_place(gyre_plan_program *p, const gyre_plan_view *v)
 {
     uint32_t at = view_hash(v) & (p->view_table_size - 1);
-    for (; p->view_table[at] != 0; at = (at + 1) & (p->view_table_size - 1)) {
-        const gyre_plan_view *there = &p->views[p->view_table[at] - 1];
-        if (there->slot == v->slot && there->rows == v->rows &&
-            there->h0 == v->h0 && there->h1 == v->h1 &&
-            there->planes == v->planes)
-            break;
-    }
+    while (p->view_table[at] != 0 &&
+           !same_view(&p->views[p->view_table[at] - 1], v))
+        at = (at + 1) & (p->view_table_size - 1);
     return &p->view_table[at];
 }
 
@@ -217,16 +219,24 @@ static uint32_t view(gyre_builder *b, uint32_t slot_id, uint32_t row_set,
         refuse(b, GYRE_PLAN, "there is no slot %u", slot_id);
         return 0;
     }
+    gyre_plan_view v = {slot_id, row_set, (uint16_t)h0, (uint16_t)h1, planes};
+    /* What is made is used at once: most views need no look at the table.
+     * By numbers: a struct just written in parts is slow to read as one. */
+    uint32_t *recent = &b->recent[slot_id % GYRE_RECENT_VIEWS];
+    const gyre_plan_view *last = *recent ? &p->views[*recent - 1] : NULL;
+    if (last != NULL && last->slot == slot_id && last->rows == row_set &&
+        last->h0 == h0 && last->h1 == h1 && last->planes == planes)
+        return *recent - 1;
     if (!room_for(b, &p->views, p->view_count, &p->view_room,
                   sizeof(*p->views)) ||
         !grow_view_table(b))
         return 0;
-    gyre_plan_view v = {slot_id, row_set, (uint16_t)h0, (uint16_t)h1, planes};
     uint32_t *place = view_place(p, &v);
     if (*place == 0) {
         p->views[p->view_count] = v;
         *place = ++p->view_count;
     }
+    *recent = *place;
     return *place - 1;
 }
 

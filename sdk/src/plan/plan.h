@@ -180,12 +180,14 @@ void gyre_plan_clear(gyre_plan *plan, uint32_t rank); /* forget a program */
 
 /* The functions that a schedule gets; Lua and readers of files use them too. */
 extern const gyre_plan_host gyre_plan_host_table;
+enum { GYRE_RECENT_VIEWS = 32 };
 struct gyre_builder {
     gyre_plan *plan;
     uint32_t rank;
     uint32_t group; /* open one, or GYRE_NO_VIEW */
     gyre_plan_program program;
-    gyre_status status; /* the first error */
+    uint32_t recent[GYRE_RECENT_VIEWS]; /* id + 1 of a view, by slot */
+    gyre_status status;                 /* the first error */
     gyre_error error;
 };
 void gyre_program_free(gyre_context *context, gyre_plan_program *program);

@@ -6,16 +6,6 @@
 
 /* ---- places ------------------------------------------------------------- */
 
-radix_place radix_move(const radix_work *w, radix_place from, int digit,
-                       int64_t by)
-{
-    int64_t count = w->digit[digit].count;
-    int64_t at = ((int64_t)from.at[digit] + by % count + count) % count;
-
-    from.at[digit] = (uint32_t)at;
-    return from;
-}
-
 uint32_t radix_rank(const radix_work *w, radix_place place)
 {
     uint32_t rank = 0;

@@ -83,9 +83,19 @@ static inline uint32_t radix_count(const radix_work *w, int digit)
 {
     return w->digit[digit].count;
 }
-/* `by` places on along a digit, around its end; by > -count. */
-radix_place radix_move(const radix_work *w, radix_place from, int digit,
-                       int64_t by);
+/* `by` places on along a digit, around its end; by >= -count. */
+static inline radix_place radix_move(const radix_work *w, radix_place from,
+                                     int digit, int64_t by)
+{
+    int64_t count = w->digit[digit].count, at = from.at[digit] + by;
+
+    if (at < 0)
+        at += count;
+    else if (at >= count)
+        at %= count;
+    from.at[digit] = (uint32_t)at;
+    return from;
+}
 uint32_t radix_rank(const radix_work *w, radix_place place);
 /* Heads of a head rank. */
 radix_part radix_heads(const radix_work *w, uint32_t digit);
