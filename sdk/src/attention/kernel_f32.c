@@ -37,8 +37,8 @@ size_t gyre_tiler_lay(gyre_tiler *t, const gyre_block *block, bool grad,
         t->lse = take(at, &used, rows);
         t->delta = take(at, &used, rows);
         t->dq = take(at, &used, tile * dim);
-        t->dk = take(at, &used, tile * dim);
-        t->dv = take(at, &used, tile * v_dim);
+        t->dk = take(at, &used, keys * dim);
+        t->dv = take(at, &used, keys * v_dim);
     } else {
         t->sum = take(at, &used, rows * v_dim);
         t->most = take(at, &used, rows);

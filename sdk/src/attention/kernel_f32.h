@@ -8,8 +8,8 @@
  *     q k v     tiles that are not f32 in place    [most][dim]
  *     score     weights of the tile                [rows][columns]
  *     attend:   sum [rows][v_dim], most, total [rows]
- *     grad:     dO [rows][v_dim], slope [rows][columns], DQ DK DV of fixed
- *               tiles, L and D [rows]
+ *     grad:     dO [rows][v_dim], slope [rows][columns], DK DV of the KV tile
+ *               [keys][dim], DQ of a fixed tile, L and D [rows]
  *     rows      of fixed tiles, u64
  */
 #ifndef GYRE_SRC_ATTENTION_KERNEL_F32_H

@@ -6,8 +6,10 @@
  *     S = scale Q K^T    dP = dO V^T
  *     DV += P^T dO       DQ += dS K     DK += dS^T Q
  *
- * add straight into the outputs; those of a fixed tile are made in scratch and
- * then added row by row.
+ * add to DQ where it lies.  DK and DV of a KV tile are summed in scratch and
+ * added to the outputs once: these may be sums of all that came before, and a
+ * rounding at their size for each query tile and head is one too many.  Fixed
+ * tiles are made in scratch and added one by one, in their own order.
  */
 #include "config.h"
 
@@ -49,17 +51,6 @@ static void weights(gyre_tiler *t, uint32_t r, uint32_t c0, uint32_t n,
 
 /* ---- products ----------------------------------------------------------- */
 
-/* Where rows slot.. of an output are added: in place, or in `room`. */
-static float *target(const gyre_tile *tile, const gyre_plane *plane, uint32_t b,
-                     uint32_t h, uint32_t slot, float *room, uint32_t dim,
-                     size_t *ld)
-{
-    *ld = tile->fixed ? dim : plane->row / sizeof(float);
-    return tile->fixed
-               ? room + (size_t)slot * dim
-               : (float *)(void *)gyre_tile_row(tile, plane, b, h, slot);
-}
-
 static void weighted(const gyre_tiler *t, const gyre_product *product)
 {
     if (t->masked)
@@ -68,26 +59,7 @@ static void weighted(const gyre_tiler *t, const gyre_product *product)
         gyre_multiply(product);
 }
 
-static void by_columns(const gyre_tiler *t, const float *weight, uint32_t m,
-                       uint32_t n, const float *rows, size_t ld, uint32_t dim,
-                       float *to, size_t ldc)
-{
-    gyre_product product = {.a_transposed = true,
-                            .m = n,
-                            .n = dim,
-                            .k = m,
-                            .alpha = 1.0f,
-                            .beta = t->q.fixed ? 0.0f : 1.0f,
-                            .a = weight,
-                            .lda = t->columns,
-                            .b = rows,
-                            .ldb = ld,
-                            .c = to,
-                            .ldc = ldc};
-
-    weighted(t, &product);
-}
-
+/* to += weight rows; of fixed tiles to = */
 static void by_rows(const gyre_tiler *t, const float *weight, uint32_t m,
                     uint32_t n, const float *rows, size_t ld, uint32_t dim,
                     float *to, size_t ldc)
@@ -107,8 +79,29 @@ static void by_rows(const gyre_tiler *t, const float *weight, uint32_t m,
     weighted(t, &product);
 }
 
-static void add_fixed(const gyre_tile *tile, const gyre_plane *plane,
-                      uint32_t b, uint32_t h, const float *room, uint32_t dim)
+static void by_columns(const gyre_tiler *t, const float *weight, uint32_t m,
+                       uint32_t n, const float *rows, size_t ld, uint32_t dim,
+                       float *to)
+{
+    gyre_product product = {.a_transposed = true,
+                            .m = n,
+                            .n = dim,
+                            .k = m,
+                            .alpha = 1.0f,
+                            .beta = t->kv.fixed ? 0.0f : 1.0f,
+                            .a = weight,
+                            .lda = t->columns,
+                            .b = rows,
+                            .ldb = ld,
+                            .c = to,
+                            .ldc = dim};
+
+    weighted(t, &product);
+}
+
+/* Rows in scratch to those of an output. */
+static void add_rows(const gyre_tile *tile, const gyre_plane *plane, uint32_t b,
+                     uint32_t h, const float *room, uint32_t dim)
 {
     for (uint32_t i = 0; i < tile->n; i++) {
         if (!gyre_tile_has(tile, i))
@@ -120,11 +113,37 @@ static void add_fixed(const gyre_tile *tile, const gyre_plane *plane,
     }
 }
 
+static void add_keys(const gyre_tiler *t)
+{
+    const gyre_block *block = t->block;
+
+    add_rows(&t->kv, &block->DK, t->b, t->kv_head, t->dk, block->head_dim);
+    add_rows(&t->kv, &block->DV, t->b, t->kv_head, t->dv, block->v_head_dim);
+}
+
+static void add_queries(gyre_tiler *t, uint32_t r0, uint32_t m, uint32_t c0,
+                        uint32_t n)
+{
+    const gyre_plane *plane = &t->block->DQ;
+    uint32_t dim = t->block->head_dim;
+    const float *k = t->K + c0 * t->ldk;
+
+    if (!t->q.fixed) {
+        float *to =
+            (float *)(void *)gyre_tile_row(&t->q, plane, t->b, t->head, r0);
+        by_rows(t, t->slope, m, n, k, t->ldk, dim, to,
+                plane->row / sizeof(float));
+        return;
+    }
+    by_rows(t, t->slope, m, n, k, t->ldk, dim, t->dq, dim);
+    add_rows(&t->q, plane, t->b, t->head, t->dq, dim);
+}
+
 static void part(gyre_tiler *t, uint32_t r0, uint32_t r1, uint32_t c0,
                  uint32_t c1, bool masked)
 {
     const gyre_block *block = t->block;
-    uint32_t m = r1 - r0, n = c1 - c0, b = t->b, dim = block->head_dim;
+    uint32_t m = r1 - r0, n = c1 - c0, dim = block->head_dim;
     uint32_t v_dim = block->v_head_dim;
     const float *q = t->Q + r0 * t->ldq, *d_o = t->DO + r0 * t->lddo;
     gyre_product product = {.b_transposed = true,
@@ -138,7 +157,6 @@ static void part(gyre_tiler *t, uint32_t r0, uint32_t r1, uint32_t c0,
                             .ldb = t->ldv,
                             .c = t->slope,
                             .ldc = t->columns};
-    size_t ld;
 
     t->masked = masked;
     gyre_tiler_scores(t, r0, r1, c0, c1, masked);
@@ -146,23 +164,15 @@ static void part(gyre_tiler *t, uint32_t r0, uint32_t r1, uint32_t c0,
     for (uint32_t r = 0; r < m; r++)
         weights(t, r0 + r, c0, n, t->score + (size_t)r * t->columns,
                 t->slope + (size_t)r * t->columns);
-    if (block->DQ.at != NULL) {
-        float *to = target(&t->q, &block->DQ, b, t->head, r0, t->dq, dim, &ld);
-        by_rows(t, t->slope, m, n, t->K + c0 * t->ldk, t->ldk, dim, to, ld);
-        if (t->q.fixed)
-            add_fixed(&t->q, &block->DQ, b, t->head, t->dq, dim);
-    }
-    if (block->DK.at != NULL) {
-        float *to =
-            target(&t->kv, &block->DV, b, t->kv_head, c0, t->dv, v_dim, &ld);
-        by_columns(t, t->score, m, n, d_o, t->lddo, v_dim, to, ld);
-        to = target(&t->kv, &block->DK, b, t->kv_head, c0, t->dk, dim, &ld);
-        by_columns(t, t->slope, m, n, q, t->ldq, dim, to, ld);
-        if (t->kv.fixed) {
-            add_fixed(&t->kv, &block->DV, b, t->kv_head, t->dv, v_dim);
-            add_fixed(&t->kv, &block->DK, b, t->kv_head, t->dk, dim);
-        }
-    }
+    if (block->DQ.at != NULL)
+        add_queries(t, r0, m, c0, n);
+    if (block->DK.at == NULL)
+        return;
+    by_columns(t, t->score, m, n, d_o, t->lddo, v_dim,
+               t->dv + (size_t)c0 * v_dim);
+    by_columns(t, t->slope, m, n, q, t->ldq, dim, t->dk + (size_t)c0 * dim);
+    if (t->kv.fixed)
+        add_keys(t);
 }
 
 /* ---- tiles --------------------------------------------------------------- */
@@ -231,8 +241,15 @@ static void task(void *state, size_t index, uint32_t worker)
                              t.dtype, t.k_room, &t.ldk);
         t.V = gyre_tile_load(&t.kv, &block->V, t.b, t.kv_head,
                              block->v_head_dim, t.dtype, t.v_room, &t.ldv);
+        bool sums = block->DK.at != NULL && !t.kv.fixed;
+        if (sums) {
+            memset(t.dk, 0, (size_t)t.kv.n * block->head_dim * sizeof(float));
+            memset(t.dv, 0, (size_t)t.kv.n * block->v_head_dim * sizeof(float));
+        }
         for (t.head = h0; t.head < h1; t.head++)
             head(&t);
+        if (sums)
+            add_keys(&t);
     }
 }
 

@@ -358,8 +358,8 @@ kernel_values case_run(const kernel_case *c, const case_how *how)
     held o = hold(k->sum, B, H, s->q_rows, s->v_dim, gap, NULL, 0);
     held lse = hold(k->stat, B, H, s->q_rows, 1, gap, NULL, -INFINITY);
     held dq = hold(k->sum, B, H, s->q_rows, s->dim, gap, NULL, 0);
-    held dk = hold(k->sum, B, K, s->kv_rows, s->dim, gap, NULL, 0);
-    held dv = hold(k->sum, B, K, s->kv_rows, s->v_dim, gap, NULL, 0);
+    held dk = hold(k->sum, B, K, s->kv_rows, s->dim, gap, NULL, how->before);
+    held dv = hold(k->sum, B, K, s->kv_rows, s->v_dim, gap, NULL, how->before);
     block.Q = q.plane, block.K = kk.plane, block.V = v.plane;
     block.O = o.plane, block.LSE = lse.plane, block.DO = d_o.plane;
     block.DQ = dq.plane;

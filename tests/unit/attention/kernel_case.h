@@ -55,6 +55,7 @@ typedef struct case_how {
     uint32_t split;            /* KV pieces go in this many calls; 0: one */
     bool by_head;              /* one call a query head */
     uint32_t gap;              /* elements between rows */
+    double before;             /* in DK and DV when grad begins */
     gyre_block_device *device; /* runs it; kernel: whose dtypes it has */
 } case_how;
 /* attend with the partial value built up, then grad with its own LSE and the

@@ -323,6 +323,42 @@ static void sixty_hops_add_the_roundings_of_their_merges(void **unused)
     }
 }
 
+/* Added to a sum of 2^20, whose last bit is 2^-3, what grad adds is rounded
+ * once for its 12 heads and all tiles of queries. */
+static void a_call_of_grad_rounds_running_sums_once(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < 2; i++) {
+        kernel_shape shape = {"sums",
+                              1,
+                              12,
+                              1,
+                              16,
+                              8,
+                              300,
+                              300,
+                              {.causal = 1},
+                              .layout = CASE_WHOLE};
+        kernel_case c;
+        case_how how = {.kernel = fast[i]};
+
+        case_make(&c, &shape, gyre_kernel_find(fast[i])->dtype, 31);
+        kernel_values apart = case_run(&c, &how);
+        how.before = 0x1p20;
+        kernel_values sums = case_run(&c, &how);
+        for (size_t n = 0; n < sums.dk_n; n++)
+            sums.dk[n] -= how.before;
+        for (size_t n = 0; n < sums.dv_n; n++)
+            sums.dv[n] -= how.before;
+        assert_true(values_most(apart.dk, apart.dk_n) > 1);
+        assert_true(values_error(sums.dk, apart.dk, sums.dk_n) <= 0x1p-4);
+        assert_true(values_error(sums.dv, apart.dv, sums.dv_n) <= 0x1p-4);
+        values_free(&apart);
+        values_free(&sums);
+        case_free(&c);
+    }
+}
+
 /* ---- bits ---------------------------------------------------------------- */
 
 /* Rows of one tile against one tile: alone, among others, strided, moved. */
@@ -534,6 +570,7 @@ int main(void)
         cmocka_unit_test(a_value_that_is_not_finite_shows),
         cmocka_unit_test(merging_has_an_identity),
         cmocka_unit_test(sixty_hops_add_the_roundings_of_their_merges),
+        cmocka_unit_test(a_call_of_grad_rounds_running_sums_once),
         cmocka_unit_test(a_leaf_has_the_same_bits_from_any_pieces),
         cmocka_unit_test(rows_have_the_same_bits_on_every_instruction_set),
         cmocka_unit_test(the_library_multiplies_as_the_loops_do),
