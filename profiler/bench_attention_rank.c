@@ -50,6 +50,7 @@ static int add_span(void *user, const gyre_span *span)
 
 typedef struct pass_bytes {
     uint64_t sent, received, planned_sent, planned_received;
+    uint64_t far; /* of what was sent: to other nodes */
 } pass_bytes;
 
 static int add_link(void *user, const gyre_attention_link *link)
@@ -57,6 +58,8 @@ static int add_link(void *user, const gyre_attention_link *link)
     pass_bytes *b = user;
 
     b->sent += link->sent;
+    if (strcmp(link->klass, "outer") == 0)
+        b->far += link->sent;
     b->received += link->received;
     b->planned_sent += link->planned_sent;
     b->planned_received += link->planned_received;
@@ -87,13 +90,14 @@ static gyre_status run_pass(rank_state *s, gyre_attention *attention,
         return status;
     json_array_append_new(
         out,
-        json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "seconds",
+        json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "seconds",
                   (double)taken * 1e-9, "compute", (double)t.compute * 1e-9,
                   "communication", (double)t.transfer * 1e-9, "sent",
-                  (json_int_t)b.sent, "received", (json_int_t)b.received,
-                  "planned_sent", (json_int_t)b.planned_sent,
-                  "planned_received", (json_int_t)b.planned_received,
-                  "lost_records", (json_int_t)gyre_trace_dropped(s->context)));
+                  (json_int_t)b.sent, "far", (json_int_t)b.far, "received",
+                  (json_int_t)b.received, "planned_sent",
+                  (json_int_t)b.planned_sent, "planned_received",
+                  (json_int_t)b.planned_received, "lost_records",
+                  (json_int_t)gyre_trace_dropped(s->context)));
     return GYRE_OK;
 }
 
@@ -221,6 +225,7 @@ int bench_attention_rank(const attention_options *opt)
     gyre_world_request request = {.size = sizeof(request),
                                   .backend = "mpi",
                                   .ranks = (uint32_t)opt->ranks,
+                                  .node = (uint32_t)opt->slots,
                                   .timeout = UINT64_C(120) * 1000000000};
     gyre_error error = {0};
     uint32_t count;

@@ -238,6 +238,7 @@ static void add_rank(const contest *c, words *w)
     add(w, NULL, "%s", c->folder);
     add(w, "--only", "%s", only);
     add(w, "--ranks", "%llu", (unsigned long long)opt->ranks);
+    add(w, "--slots", "%llu", (unsigned long long)opt->slots);
     add(w, "--seq", "%llu", (unsigned long long)opt->seq);
     add(w, "--heads", "%llu", (unsigned long long)opt->heads);
     if (opt->kv_heads > 0)
@@ -343,6 +344,11 @@ int bench_attention_schedules(const attention_options *opt,
         code = cli_fail(opt->cli, CLI_NOTHING,
                         "--schedules needs root: it makes network namespaces "
                         "and throttles their links");
+    if (code == CLI_GOOD && access(opt->netns, X_OK) != 0)
+        code = cli_fail(opt->cli, CLI_NOTHING,
+                        "%s: %s; `make install` puts it there, --netns FILE "
+                        "names it elsewhere",
+                        opt->netns, strerror(errno));
     if (code != CLI_GOOD)
         goto done;
     snprintf(c->folder, sizeof(c->folder), "%s/gyre-bench-XXXXXX",

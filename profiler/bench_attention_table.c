@@ -59,7 +59,7 @@ static json_t *merge_pass(const attention_options *opt, json_t *const *ranks,
 {
     double seconds = 0, compute = 0, communication = 0, exposed = 0;
     json_t *by_rank = json_array();
-    json_int_t sent = 0;
+    json_int_t sent = 0, far = 0;
     json_t *out;
 
     for (size_t r = 0; r < opt->ranks; r++) {
@@ -71,18 +71,18 @@ static json_t *merge_pass(const attention_options *opt, json_t *const *ranks,
         communication += number(p, "communication");
         exposed += took > busy ? took - busy : 0;
         sent += json_integer_value(json_object_get(p, "sent"));
+        far += json_integer_value(json_object_get(p, "far"));
         *same = *same && number(p, "sent") == number(p, "planned_sent") &&
                 number(p, "received") == number(p, "planned_received");
         json_array_append_new(by_rank, json_deep_copy(p));
     }
+    *same = *same && (double)far == model->far[pass];
     double n = (double)opt->ranks;
-    out = json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:o}", "seconds", seconds,
-                    "model_seconds", model->seconds[pass], "compute_seconds",
-                    compute / n, "communication_seconds", communication / n,
-                    "exposed_seconds", exposed / n, "sent_bytes", sent, "ranks",
-                    by_rank);
-    json_object_set_new(out, "far_bytes",
-                        json_integer((json_int_t)model->far[pass]));
+    out = json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:o}", "seconds",
+                    seconds, "model_seconds", model->seconds[pass],
+                    "compute_seconds", compute / n, "communication_seconds",
+                    communication / n, "exposed_seconds", exposed / n,
+                    "sent_bytes", sent, "far_bytes", far, "ranks", by_rank);
     json_object_set_new(
         out, "exposed_share",
         json_real(communication > 0 ? exposed / communication : 0));
