@@ -46,6 +46,7 @@
     X(MPI_Query_thread)         \
     X(MPI_Finalize)             \
     X(MPI_Comm_dup)             \
+    X(MPI_Comm_split_type)      \
     X(MPI_Comm_free)            \
     X(MPI_Comm_rank)            \
     X(MPI_Comm_size)            \
@@ -70,6 +71,7 @@ typedef struct mp_calls {
     MPI_Comm world;
     MPI_Datatype byte;
     MPI_Errhandler errors_return;
+    MPI_Info no_info;
 } mp_calls;
 
 /* A failure, told to all. */
@@ -90,7 +92,7 @@ typedef struct mp_world {
     const gyre_transport_services *services;
     mp_calls mpi;
     MPI_Comm data, control;
-    uint32_t rank, ranks;
+    uint32_t rank, ranks, host; /* host: ranks on this machine */
     uint64_t piece;
     pthread_t thread;
 

@@ -79,6 +79,8 @@ gyre_status mp_load(mp_calls *mpi, gyre_error *error)
     if (status == GYRE_OK)
         status =
             find(library, "ompi_mpi_errors_return", &mpi->errors_return, error);
+    if (status == GYRE_OK)
+        status = find(library, "ompi_mpi_info_null", &mpi->no_info, error);
     return status;
 }
 

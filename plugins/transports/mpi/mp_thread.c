@@ -152,10 +152,24 @@ static void fall(mp_world *world)
 
 /* ---- start and end --------------------------------------------------- */
 
+/* Ranks that can share memory are on one machine. */
+static int count_host(const mp_calls *mpi, int *ranks)
+{
+    MPI_Comm host;
+    int code = mpi->MPI_Comm_split_type(mpi->world, MPI_COMM_TYPE_SHARED, 0,
+                                        mpi->no_info, &host);
+
+    if (code != MPI_SUCCESS)
+        return code;
+    code = mpi->MPI_Comm_size(host, ranks);
+    (void)mpi->MPI_Comm_free(&host);
+    return code;
+}
+
 static gyre_status open_communicators(mp_world *world, gyre_error *error)
 {
     const mp_calls *mpi = &world->mpi;
-    int rank = 0, ranks = 0;
+    int rank = 0, ranks = 0, host = 0;
     int code = mpi->MPI_Comm_dup(mpi->world, &world->data);
 
     if (code == MPI_SUCCESS)
@@ -168,10 +182,13 @@ static gyre_status open_communicators(mp_world *world, gyre_error *error)
         code = mpi->MPI_Comm_rank(world->data, &rank);
     if (code == MPI_SUCCESS)
         code = mpi->MPI_Comm_size(world->data, &ranks);
+    if (code == MPI_SUCCESS)
+        code = count_host(mpi, &host);
     if (code != MPI_SUCCESS)
         return mp_fail(mpi, error, "no communicator", code);
     world->rank = (uint32_t)rank;
     world->ranks = (uint32_t)ranks;
+    world->host = (uint32_t)host;
     return GYRE_OK;
 }
 

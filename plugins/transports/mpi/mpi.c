@@ -109,7 +109,7 @@ static gyre_status mpi_open(const gyre_transport_services *services,
         mpi_close(world, 1);
         return status;
     }
-    *got = (gyre_carried){world->ranks, world->rank, 1};
+    *got = (gyre_carried){world->ranks, world->rank, 1, world->host};
     *out = world;
     return GYRE_OK;
 }

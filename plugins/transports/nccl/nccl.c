@@ -137,7 +137,7 @@ static gyre_status nccl_open(const gyre_transport_services *services,
         nccl_close(world, 1);
         return status;
     }
-    *got = (gyre_carried){world->ranks, 0, world->ranks};
+    *got = (gyre_carried){world->ranks, 0, world->ranks, world->ranks};
     *out = world;
     return GYRE_OK;
 }

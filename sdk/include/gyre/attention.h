@@ -124,8 +124,9 @@ typedef struct gyre_attention_options {
      * -inf. */
     double flops;
     /* Threads that compute for each rank that is here, 1 to 1024; no bit
-     * depends on it.  0: the cores that this process may use over its ranks, at
-     * least 1.  Blocks on a device have their own. */
+     * depends on it.  0: the cores that this process may use over its ranks, or
+     * all over the ranks of this machine when that is less, at least 1.  Blocks
+     * on a device have their own. */
     uint32_t workers;
     uint32_t reserved;
 } gyre_attention_options;

@@ -245,15 +245,17 @@ gyre_status gyre_attention_give_up(gyre_world *world, gyre_status status,
     gyre_transport_local(world, &first, &count);
     if (count < gyre_transport_ranks(world) &&
         gyre_transport_endpoint(world, first, &endpoint, NULL) == GYRE_OK)
-        gyre_transport_abort(endpoint, status,
-                             error != NULL ? error->text
-                                           : gyre_status_text(status));
+        gyre_transport_abort(endpoint, status, error->text);
     return status;
 }
 
-static uint32_t default_workers(uint32_t ranks)
+/* Processes beside this one may be bound to cores of their own or not: each
+ * takes no more than its part of all. */
+static uint32_t default_workers(const gyre_world *world, uint32_t here)
 {
-    uint32_t each = gyre_team_cores() / (ranks > 0 ? ranks : 1);
+    uint32_t own = gyre_team_cores() / here;
+    uint32_t part = gyre_team_all_cores() / gyre_transport_host(world);
+    uint32_t each = own < part ? own : part;
     each = each < GYRE_MAX_WORKERS ? each : GYRE_MAX_WORKERS;
     return each > 1 ? each : 1;
 }
@@ -263,6 +265,9 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
                                 gyre_attention **out, gyre_error *error)
 {
     gyre_attention_options options;
+    gyre_error own; /* the others are told why, also where nobody asks here */
+    if (error == NULL)
+        error = &own;
     gyre_status status = gyre_attention_take(given, &options, error);
     if (status != GYRE_OK)
         return gyre_attention_give_up(world, status, error);
@@ -273,7 +278,7 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
     a->world = world;
     gyre_transport_local(world, &a->first, &a->count);
     if (options.workers == 0)
-        options.workers = default_workers(a->count);
+        options.workers = default_workers(world, a->count);
     a->phases = gyre_transport_phases(world);
     a->classes = gyre_transport_classes(world);
     status = gyre_attention_plans(context, &options, a->made, a->plans, error);

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct gyre_team_member {
     gyre_team *team;
@@ -17,6 +18,12 @@ uint32_t gyre_team_cores(void)
 {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 1 ? (uint32_t)n : 1;
+}
+
+uint32_t gyre_team_all_cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 1 ? (uint32_t)n : 1;
 }
 

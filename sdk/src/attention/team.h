@@ -35,8 +35,9 @@ typedef struct gyre_team {
     atomic_size_t next;
 } gyre_team;
 
-/* Cores that this process may use. */
+/* Cores that this process may use, and all that run. */
 uint32_t gyre_team_cores(void);
+uint32_t gyre_team_all_cores(void);
 
 /* Room for so many, at least 1.  Errors: NO_MEMORY. */
 gyre_status gyre_team_open(gyre_context *context, uint32_t workers,

@@ -43,7 +43,7 @@ static gyre_status open_carrier(gyre_world *world, const gyre_carrier *carrier,
                               .lanes = world->lanes,
                               .staging = options->staging,
                               .piece = options->piece};
-    gyre_carried got = {0, 0, 0};
+    gyre_carried got = {0};
     void *opened = NULL;
     gyre_status status;
     bool broken;
@@ -66,6 +66,7 @@ static gyre_status open_carrier(gyre_world *world, const gyre_carrier *carrier,
     world->ranks = got.ranks;
     world->first = got.first;
     world->count = got.count;
+    world->host = got.host > got.count ? got.host : got.count;
     return GYRE_OK;
 }
 
@@ -82,6 +83,7 @@ gyre_status gyre_carrier_open(gyre_world *world,
                              "transport threads: 0 ranks; say how many");
         world->ranks = options->ranks;
         world->count = options->ranks;
+        world->host = options->ranks;
         return GYRE_OK;
     }
     status = gyre_plugin_find(world->context, GYRE_KIND_TRANSPORT,

@@ -99,7 +99,7 @@ struct gyre_endpoint {
 struct gyre_world {
     gyre_context *context;
     char *backend;
-    uint32_t ranks, first, count, lanes;
+    uint32_t ranks, first, count, host, lanes;
     uint32_t phase_count, class_count;
     char **phases, **classes;
     uint32_t *put_names, *get_names; /* of the trace, by phase */

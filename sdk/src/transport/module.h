@@ -61,6 +61,7 @@ typedef struct gyre_carrier_plan {
 typedef struct gyre_carried {
     uint32_t ranks;
     uint32_t first, count; /* those that are in this process */
+    uint32_t host;         /* on this machine, these among them; 0: unknown */
 } gyre_carried;
 
 typedef struct gyre_carrier {

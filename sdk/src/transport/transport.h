@@ -96,6 +96,8 @@ void gyre_transport_destroy(gyre_world *world);
 uint32_t gyre_transport_ranks(const gyre_world *world);
 void gyre_transport_local(const gyre_world *world, uint32_t *first,
                           uint32_t *count);
+/* Ranks on this machine, which share its cores; those here among them. */
+uint32_t gyre_transport_host(const gyre_world *world);
 const char *gyre_transport_backend(const gyre_world *world);
 /* Whether groups of all lanes go through one queue, in the order in which they
  * are begun (nccl): ranks must then begin them in an order that fits together,

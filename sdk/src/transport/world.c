@@ -228,6 +228,11 @@ void gyre_transport_local(const gyre_world *world, uint32_t *first,
     *count = world->count;
 }
 
+uint32_t gyre_transport_host(const gyre_world *world)
+{
+    return world->host;
+}
+
 const char *gyre_transport_backend(const gyre_world *world)
 {
     return world->backend;

@@ -90,6 +90,7 @@ static gyre_world *open_world(gyre_world_options options,
     gyre_transport_local(world, &rank, &count);
     ranks = gyre_transport_ranks(world);
     CHECK(count == 1);
+    CHECK(gyre_transport_host(world) == ranks); /* mpirun on one machine */
     CHECK(gyre_transport_endpoint(world, rank, endpoint, NULL) == GYRE_OK);
     return world;
 }

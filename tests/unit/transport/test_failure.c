@@ -346,7 +346,7 @@ static gyre_status early_open(const gyre_transport_services *services,
 {
     (void)error;
     services->broken(services->user, GYRE_PEER, "rank 1 gave up: early");
-    *got = (gyre_carried){plan->ranks, 0, 1};
+    *got = (gyre_carried){plan->ranks, 0, 1, 1};
     *out = &early;
     return GYRE_OK;
 }
