@@ -154,11 +154,20 @@ static void name_waiting(const gyre_world *world, char *text, size_t size)
              flock->count, groups);
 }
 
+/* When the oldest group is late; one that may wait for ages never is. */
+static uint64_t late_at(const gyre_world *world)
+{
+    uint64_t begun = world->oldest->begun;
+
+    return world->timeout < UINT64_MAX - begun ? begun + world->timeout
+                                               : UINT64_MAX;
+}
+
 static bool is_late(const gyre_world *world, uint64_t now)
 {
     return world->timeout > 0 && world->oldest != NULL &&
            world->oldest->count > 0 && atomic_load(&world->broken) == GYRE_OK &&
-           now - world->oldest->begun >= world->timeout;
+           now >= late_at(world);
 }
 
 /* ---- the thread ------------------------------------------------------ */
@@ -172,9 +181,8 @@ static void sleep_until_next(gyre_world *world)
     if (world->heap_count > 0)
         wake = world->heap[0]->due;
     if (world->timeout > 0 && world->oldest != NULL &&
-        atomic_load(&world->broken) == GYRE_OK &&
-        world->oldest->begun + world->timeout < wake)
-        wake = world->oldest->begun + world->timeout;
+        atomic_load(&world->broken) == GYRE_OK && late_at(world) < wake)
+        wake = late_at(world);
     if (wake == UINT64_MAX) {
         pthread_cond_wait(&world->tick, &world->lock);
         return;

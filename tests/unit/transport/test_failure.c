@@ -8,6 +8,7 @@
 #include "transport/module.h"
 
 #include <gyre/registry.h>
+#include <time.h>
 
 /* A get of every rank from the one before it that nobody serves. */
 static void leave_pending(ranks *r, one *gets, uint32_t *into, waiter *w)
@@ -139,6 +140,28 @@ static void test_a_collective_times_out_as_well(void **state)
     assert_int_equal(gyre_transport_barrier(r.at[0], &error), GYRE_IO);
     unit_assert_text(&error, "put of rank 1");
     unit_assert_text(&error, "a collective");
+    ranks_end(&r);
+}
+
+/* A time beyond what the clock can say is no time that has passed. */
+static void test_a_timeout_of_ages_only_sleeps(void **state)
+{
+    gyre_world_options options = {.ranks = 3, .timeout = UINT64_MAX};
+    waiter w[3] = {WAITER, WAITER, WAITER};
+    const struct timespec nap = {0, 200000000};
+    clock_t before;
+    uint32_t into[3];
+    one gets[3];
+    ranks r;
+
+    (void)state;
+    ranks_begin(&r, &options);
+    leave_pending(&r, gets, into, w);
+    before = clock();
+    nanosleep(&nap, NULL);
+    /* Of the processor; a thread that asks again and again takes it all. */
+    assert_true(clock() - before < CLOCKS_PER_SEC / 10);
+    assert_int_equal(gyre_transport_check(r.world, NULL), GYRE_OK);
     ranks_end(&r);
 }
 
@@ -427,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_sizes_that_differ_name_both_ends),
         cmocka_unit_test(test_one_rank_gives_up),
         cmocka_unit_test(test_the_timeout_names_what_is_missing),
+        cmocka_unit_test(test_a_timeout_of_ages_only_sleeps),
         cmocka_unit_test(test_a_collective_times_out_as_well),
         cmocka_unit_test(test_a_collective_that_fails_at_one_rank),
         cmocka_unit_test(test_a_failure_while_the_world_is_made),
