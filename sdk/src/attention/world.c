@@ -110,6 +110,9 @@ gyre_status gyre_world_gather(gyre_world *world, const size_t *bytes, void *all,
 {
     uint32_t first, count;
     gyre_endpoint *endpoint;
+    gyre_error own; /* as in gyre_attention_open */
+    if (error == NULL)
+        error = &own;
     gyre_status status = check_gather(world, bytes, all, error);
     if (status == GYRE_OK)
         status = gyre_transport_check(world, error);
