@@ -15,6 +15,7 @@
 #include "config.h"
 
 #include "device/birth.h"
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <string.h>

@@ -2,8 +2,7 @@
 /*
  * The commit, and the way back.
  *
- *     residual, flush data -> write area -> flush -> the previous slots are
- * free
+ *     residual, flush data -> write area -> flush -> previous slots are free
  *
  * When the area write or its flush fails, nobody knows whether the new record
  * stands.  The same area is then overwritten with a record of the previous
@@ -12,7 +11,10 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/chunk.h"
+#include "store/commit.h"
+#include "store/ledger.h"
+#include "store/stream.h"
 
 #include <string.h>
 

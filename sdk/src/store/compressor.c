@@ -10,7 +10,7 @@
 #include "config.h"
 
 #include "registry/compressor.h"
-#include "store/store.h"
+#include "store/plugins.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,12 @@
 #include "config.h"
 
 #include "device/birth.h"
+#include "store/build.h"
+#include "store/compute.h"
+#include "store/ledger.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/plugins.h"
 #include "store/round.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "store/chunk.h"
 #include "store/safetensors.h"
 #include "store/store.h"
 

@@ -2,7 +2,11 @@
 /* Looking at a closed store: everything that is there, told one by one. */
 #include "config.h"
 
+#include "store/commit.h"
 #include "store/fsck.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/stream.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,7 +2,14 @@
 /* A new generation beside the old one, and the flip; reshard. */
 #include "config.h"
 
+#include "store/build.h"
+#include "store/chunk.h"
+#include "store/commit.h"
 #include "store/generation.h"
+#include "store/ledger.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/plugins.h"
 
 #include <string.h>
 #include <unistd.h>

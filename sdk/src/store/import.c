@@ -2,6 +2,7 @@
 /* In from a safetensors file, as a new generation. */
 #include "config.h"
 
+#include "store/commit.h"
 #include "store/generation.h"
 #include "store/safetensors.h"
 

@@ -2,7 +2,8 @@
 /* The journal of a change of generation: what may have to be swept up. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/manifest.h"
+#include "store/place.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,8 @@
 /* From a list of tensors to chunks on devices: pure arithmetic. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/format.h"
+#include "store/layout.h"
 
 #include <math.h>
 #include <stdio.h>

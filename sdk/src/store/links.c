@@ -2,6 +2,7 @@
 /* Rates of devices and of the host link that are slower than what is here. */
 #include "config.h"
 
+#include "store/compute.h"
 #include "store/worker.h"
 
 #include <math.h>

@@ -7,7 +7,9 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/plugins.h"
 
 #include <errno.h>
 #include <fcntl.h>

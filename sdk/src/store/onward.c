@@ -2,7 +2,7 @@
 /* A reshard between two rounds of a program that goes on. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/compute.h"
 
 #include <string.h>
 

@@ -9,6 +9,14 @@
  */
 #include "config.h"
 
+#include "store/build.h"
+#include "store/chunk.h"
+#include "store/commit.h"
+#include "store/compute.h"
+#include "store/ledger.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/plugins.h"
 #include "store/round.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/place.h"
 
 #include <errno.h>
 #include <fcntl.h>

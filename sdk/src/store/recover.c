@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "store/fsck.h"
+#include "store/manifest.h"
 
 #include <ctype.h>
 #include <dirent.h>

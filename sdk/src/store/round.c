@@ -2,6 +2,7 @@
 /* The frame of a round's first half: hyper-parameters, micro-batches. */
 #include "config.h"
 
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include "registry/compressor.h"

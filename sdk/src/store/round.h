@@ -2,8 +2,7 @@
 /*
  * A round: its frame (round.c), gradients in (gradient.c, born.c) and on
  * (intake.c, residual.c), one chunk's update in its worker (apply.c), norm and
- * end
- * (update.c), bytes (ledger.c).
+ * end (update.c), bytes (ledger.c).
  *
  *     begin --> OPEN -- gradient, absent, release, next --> update --+
  *                 |                                                  |
@@ -42,7 +41,7 @@
 #define GYRE_SRC_STORE_ROUND_H
 
 #include "device/feedback.h"
-#include "store/store.h"
+#include "store/stream.h"
 
 typedef struct gyre_claim {
     uint64_t *ends; /* disjoint ranges, ascending: begin, end, ... */

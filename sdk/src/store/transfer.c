@@ -2,7 +2,8 @@
 /* Out of the store: bound buffers, reads of ranges, and the digest. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/chunk.h"
+#include "store/stream.h"
 
 #include <stdio.h>
 #include <string.h>

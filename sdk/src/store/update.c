@@ -2,6 +2,9 @@
 /* The second half of a round: norm, update beside the storage, the end. */
 #include "config.h"
 
+#include "store/chunk.h"
+#include "store/commit.h"
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <math.h>

@@ -12,6 +12,7 @@
  */
 #include "config.h"
 
+#include "store/compute.h"
 #include "store/worker.h"
 #include "trace/trace.h"
 

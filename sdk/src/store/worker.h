@@ -24,7 +24,7 @@
 #ifndef GYRE_SRC_STORE_WORKER_H
 #define GYRE_SRC_STORE_WORKER_H
 
-#include "store/store.h"
+#include "store/stream.h"
 
 /* ---- rates (links.c) -------------------------------------------------- */
 

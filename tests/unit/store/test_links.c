@@ -5,6 +5,7 @@
 
 #include "fixture.h"
 
+#include "store/compute.h"
 #include "store/worker.h"
 
 /* ---- rates ------------------------------------------------------------ */
