@@ -18,8 +18,6 @@
 #include "store/ledger.h"
 #include "store/round.h"
 
-#include <string.h>
-
 /* ---- the birthplace --------------------------------------------------- */
 
 /* Told once a store: bits are the same, the bytes on the link are not. */

@@ -11,11 +11,9 @@
 #include "store/place.h"
 #include "store/stream.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 

@@ -26,11 +26,6 @@ typedef struct gyre_source {
     void *user;
 } gyre_source;
 
-/* Take the device list: paths (NULL: the store's own folder), weights, count.
- */
-gyre_status gyre_store_take_devices(gyre_store *store,
-                                    const gyre_store_spec *spec,
-                                    gyre_error *error);
 /*
  * Make the device files of `store` (tensors, devices, optimizer, chunk_grains
  * and `now` are filled in), write all chunks from `source` and the first

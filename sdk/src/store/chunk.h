@@ -17,17 +17,16 @@ void gyre_store_label(const gyre_store *store, uint64_t chunk, uint8_t *data,
 gyre_status gyre_store_verify(const gyre_store *store, uint32_t device,
                               uint64_t chunk, const gyre_entry *entry,
                               const uint8_t *data, gyre_error *error);
-/* Elements of the committed residual of a trainable tensor, all in one chunk
- * (transfer.c). */
+/* Elements of the committed residual of a trainable tensor, all in one
+ * chunk. */
 gyre_status gyre_store_read_residual(gyre_store *store, size_t tensor,
                                      uint64_t first, size_t n, float *out,
                                      gyre_error *error);
-/* Read and verify one chunk into store->peek, kept for the next call
- * (transfer.c). */
+/* Read and verify one chunk into store->peek, kept for the next call. */
 gyre_status gyre_store_peek(gyre_store *store, uint64_t chunk,
                             gyre_error *error);
-/* Copy the parameter of a chunk into bound buffers (transfer.c), but for the
- * tensors that `skip` marks (NULL: none); returns the bytes delivered. */
+/* Copy the parameter of a chunk into bound buffers, but for the tensors
+ * that `skip` marks (NULL: none); returns the bytes delivered. */
 uint64_t gyre_store_deliver(const gyre_store *store, uint64_t chunk,
                             const uint8_t *data, const bool *skip);
 /* Deliver again, from current, the chunks whose byte in `which` is not 0

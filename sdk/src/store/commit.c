@@ -18,27 +18,6 @@
 
 #include <string.h>
 
-gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
-                             gyre_error *error)
-{
-    if (store == NULL)
-        return gyre_fail(error, GYRE_INVALID, "no store was given");
-    if (store->mode == GYRE_STORE_BROKEN)
-        return gyre_fail(error, GYRE_STATE,
-                         "store %s is broken after an I/O error: close and "
-                         "open it to find out which commit stands",
-                         store->path);
-    if (idle && store->round != NULL)
-        return gyre_fail(error, GYRE_STATE,
-                         "a round of store %s is open; finish or abort it "
-                         "first",
-                         store->path);
-    if (writable && store->read_only)
-        return gyre_fail(error, GYRE_STATE, "store %s is open read-only",
-                         store->path);
-    return GYRE_OK;
-}
-
 void gyre_store_rewind(gyre_store *store)
 {
     memcpy(store->current, store->committed,

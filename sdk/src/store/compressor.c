@@ -12,7 +12,6 @@
 #include "registry/compressor.h"
 #include "store/plugins.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char *const residual_names[] = {"committed", "volatile", "off"};

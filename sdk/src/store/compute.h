@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What computes beside a device and how fast it pretends to be, in words:
- * options.compute and options.link_rate (links.c).
+ * options.compute and options.link_rate (compute.c).
  */
 #ifndef GYRE_SRC_STORE_COMPUTE_H
 #define GYRE_SRC_STORE_COMPUTE_H
 
 #include "store/store.h"
+
+/* "65M", "1.5G", "800k", "1000000": bytes per second, decimal.  false: not a
+ * rate, or not above 0. */
+bool gyre_rate_parse(const char *text, size_t length, double *rate);
 
 typedef struct gyre_compute {
     const char *device; /* for gyre_device_open; lies in the text parsed */

@@ -103,7 +103,7 @@ typedef struct gyre_run {
     size_t n;
 } gyre_run;
 
-/* ---- making one ------------------------------------------------------- */
+/* ---- making one (layout.c) -------------------------------------------- */
 
 gyre_status gyre_layout_tensors(gyre_context *context, gyre_layout *layout,
                                 const gyre_tensor *tensors, size_t count,
@@ -116,7 +116,7 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
                               gyre_error *error);
 void gyre_layout_free(gyre_context *context, gyre_layout *layout);
 
-/* ---- asking ----------------------------------------------------------- */
+/* ---- asking (layout_chunk.c) ------------------------------------------ */
 
 uint32_t gyre_layout_vars(const gyre_layout *layout, uint64_t chunk);
 /* Where a variable of a chunk lies, and all of them; returns how many. */

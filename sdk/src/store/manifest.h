@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manifest: what a store is, in JSON (manifest.c).  Its form is that of
- * gyre-store(5).
+ * The manifest: what a store is, in JSON, for people and for open;
+ * gyre-store(5) has its form.  DIR/manifest.json names the generation, and
+ * every device file carries a copy.  Written by manifest.c, read by
+ * manifest_read.c.
  */
 #ifndef GYRE_SRC_STORE_MANIFEST_H
 #define GYRE_SRC_STORE_MANIFEST_H
 
 #include "store/store.h"
+
+#define GYRE_MANIFEST_NAME "gyre-store"
+enum { GYRE_MANIFEST_VERSION = 2 };
 
 /* Text of the manifest; freed with gyre_free_text. */
 gyre_status gyre_manifest_text(const gyre_store *store, char **out,

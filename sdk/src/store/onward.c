@@ -4,8 +4,6 @@
 
 #include "store/compute.h"
 
-#include <string.h>
-
 typedef struct binding {
     void *data;
     gyre_dtype dtype;

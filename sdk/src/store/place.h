@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device files by name, who owns them (place.c), and what a change of
- * generation may leave behind (journal.c).
+ * Where a store lies: its device list (devices.c), files by name and who owns
+ * them (place.c), and what a change of generation may leave behind (journal.c).
  */
 #ifndef GYRE_SRC_STORE_PLACE_H
 #define GYRE_SRC_STORE_PLACE_H
 
 #include "store/store.h"
+
+/* ---- the device list -------------------------------------------------- */
+
+/* Take the device list: paths (NULL: the store's own folder), weights, count.
+ */
+gyre_status gyre_store_take_devices(gyre_store *store,
+                                    const gyre_store_spec *spec,
+                                    gyre_error *error);
+/* Open and lock every device of the manifest, wherever it is now. */
+gyre_status gyre_store_open_devices(gyre_store *store, gyre_error *error);
+/* Is the list of `options` (NULL, or none: any) the manifest's?  LAYOUT names
+ * the command that changes it. */
+gyre_status gyre_store_check_devices(const gyre_store *store,
+                                     const gyre_store_options *options,
+                                     gyre_error *error);
+
+/* ---- names and locks -------------------------------------------------- */
 
 /* Make store->path absolute, so that no later change of folder matters. */
 gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error);
@@ -27,6 +44,8 @@ char *gyre_place_file_name(const gyre_store *store, const char *path,
 bool gyre_place_is_block(const char *path);
 /* Two names of one block device? */
 bool gyre_place_same_block(const char *a, const char *b);
+
+/* ---- the journal ------------------------------------------------------ */
 
 /*
  * The journal DIR/changing: names of files, one a line, that a change of

@@ -174,7 +174,7 @@ struct gyre_store {
     uint64_t peek_chunk; /* which, or UINT64_MAX */
 };
 
-/* ---- its life (create.c, open.c, commit.c) ---------------------------- */
+/* ---- its life (store.c, open.c, round_memory.c) ----------------------- */
 
 /* Allocate an empty store object with its lock not taken, path and options
  * taken over. */
