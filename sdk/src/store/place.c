@@ -12,6 +12,7 @@
 
 #include "store/place.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -47,6 +48,19 @@ gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error)
     gyre_free_text(store->context, store->path);
     store->path = copy;
     return GYRE_OK;
+}
+
+bool gyre_place_is_device_name(const char *name)
+{
+    size_t n = strspn(name, "0123456789abcdef");
+    const char *at = name + n;
+
+    if (n != 8 || at[0] != '.' || at[1] != 'g' ||
+        !isdigit((unsigned char)at[2]))
+        return false;
+    at += 2 + strspn(at + 2, "0123456789");
+    return at[0] == '.' && at[1] == 'd' && isdigit((unsigned char)at[2]) &&
+           at[2 + strspn(at + 2, "0123456789")] == '\0';
 }
 
 bool gyre_place_is_block(const char *path)

@@ -41,6 +41,8 @@ const char *gyre_place_folder(const gyre_store *store, const char *path);
  * with gyre_free_text. */
 char *gyre_place_file_name(const gyre_store *store, const char *path,
                            uint32_t index);
+/* UUID8.gN.dNN: what such a name ends with, where it is no block file. */
+bool gyre_place_is_device_name(const char *name);
 bool gyre_place_is_block(const char *path);
 /* Two names of one block device? */
 bool gyre_place_same_block(const char *a, const char *b);
@@ -49,8 +51,9 @@ bool gyre_place_same_block(const char *a, const char *b);
 
 /*
  * The journal DIR/changing: names of files, one a line, that a change of
- * generation makes or removes.  Whatever it names and the manifest in force
- * does not is garbage after a crash.
+ * generation makes or removes.  Whatever device file it names and the manifest
+ * in force does not is garbage after a crash.  It came with the folder, so what
+ * else it names is not ours to remove.
  */
 gyre_status gyre_journal_write(const gyre_store *store, const gyre_store *old,
                                gyre_error *error);
