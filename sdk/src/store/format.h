@@ -70,8 +70,9 @@ uint64_t gyre_format_area(void *image, const uint8_t uuid[16],
                           const gyre_record *record, const gyre_entry *entries,
                           uint64_t chunks, const uint64_t *steps,
                           uint64_t tensors, uint32_t align);
-/* Check an image; on success fills record, and entries/steps/blob point into
- * the image.  FORMAT: no record; CORRUPT: torn or damaged. */
+/* Check an image with room for `bytes` of head and blob; on success fills
+ * record, and entries/steps/blob point into the image.  FORMAT: no record;
+ * CORRUPT: torn or damaged. */
 gyre_status gyre_format_read_area(const void *image, uint64_t bytes,
                                   const uint8_t uuid[16], uint64_t generation,
                                   uint64_t chunks, uint64_t tensors,

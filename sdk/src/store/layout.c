@@ -227,10 +227,10 @@ gyre_status gyre_layout_place(gyre_context *context, gyre_layout *layout,
         return gyre_fail(error, GYRE_RANGE,
                          "%llu chunks, at most %u allowed: take larger ones",
                          (unsigned long long)layout->chunks, UINT32_MAX);
-    layout->area_bytes = gyre_round_up(
+    layout->area_room =
         gyre_format_head_bytes(layout->chunks, layout->tensor_count) +
-            layout->blob_capacity,
-        align);
+        layout->blob_capacity;
+    layout->area_bytes = gyre_round_up(layout->area_room, align);
     layout->area_at[0] =
         gyre_round_up(GYRE_PAGE + layout->manifest_bytes, align);
     layout->area_at[1] = layout->area_at[0] + layout->area_bytes;

@@ -87,7 +87,8 @@ typedef struct gyre_layout {
     uint32_t devices;
     double *weights;          /* [devices] */
     gyre_chunk_place *places; /* [chunks] */
-    uint64_t area_bytes;
+    uint64_t area_room;       /* of record, entries, steps and blob */
+    uint64_t area_bytes;      /* that, rounded */
     uint64_t area_at[2];
     uint64_t data_at;
     uint64_t *device_bytes; /* [devices], whole file */

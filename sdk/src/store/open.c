@@ -58,7 +58,7 @@ gyre_status gyre_store_choose(gyre_store *store, uint64_t below,
                 unread[a] = why;
             if (status == GYRE_OK)
                 status = gyre_format_read_area(
-                    store->image, layout->area_bytes, store->uuid,
+                    store->image, layout->area_room, store->uuid,
                     store->generation, layout->chunks, layout->tensor_count,
                     &record, &entries, &steps, &blob, &why);
             if (status != GYRE_OK)

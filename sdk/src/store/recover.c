@@ -63,11 +63,11 @@ static bool has_record(gyre_store *probe, int fd)
         const void *blob;
         gyre_record record;
 
-        found =
-            read_all(fd, image, bytes, layout->area_at[a]) &&
-            gyre_format_read_area(image, bytes, probe->uuid, probe->generation,
-                                  layout->chunks, layout->tensor_count, &record,
-                                  &entries, &steps, &blob, NULL) == GYRE_OK;
+        found = read_all(fd, image, bytes, layout->area_at[a]) &&
+                gyre_format_read_area(image, layout->area_room, probe->uuid,
+                                      probe->generation, layout->chunks,
+                                      layout->tensor_count, &record, &entries,
+                                      &steps, &blob, NULL) == GYRE_OK;
     }
     gyre_free(probe->context, image, bytes, 1);
     return found;

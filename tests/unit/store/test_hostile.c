@@ -7,6 +7,9 @@
 
 #include "care.h"
 
+#include "store/format.h"
+#include "store/store.h"
+
 typedef struct world {
     unit_memory memory;
     gyre_context *context;
@@ -90,6 +93,56 @@ static void test_a_line_break_in_a_path_is_refused(void **state)
     assert_int_equal(care_files(w->root), 1);
 }
 
+/* ---- a record --------------------------------------------------------- */
+
+/* Write the next record of a store by hand, with a blob of that many bytes. */
+static void put_record(const gyre_store *store, uint64_t blob_bytes)
+{
+    const gyre_layout *layout = &store->layout;
+    gyre_record record = store->now;
+    uint64_t steps[CARE_TENSORS] = {0};
+    void *image = calloc(1, layout->area_bytes);
+    int fd = open(store->places[0].file, O_WRONLY);
+    uint64_t bytes;
+
+    record.seq++;
+    record.blob_bytes = blob_bytes;
+    bytes = gyre_format_area(image, store->uuid, &record, store->current,
+                             layout->chunks, steps, layout->tensor_count,
+                             layout->align);
+    assert_true(bytes <= layout->area_bytes);
+    assert_int_equal(
+        pwrite(fd, image, bytes, (off_t)layout->area_at[1 - store->area]),
+        bytes);
+    close(fd);
+    free(image);
+}
+
+/* Areas are rounded to pages, and the blob's memory is not: a record that
+ * fills the page says more than the store has room for. */
+static void test_a_blob_beyond_its_capacity_is_no_record(void **state)
+{
+    world *w = *state;
+    const uint64_t room = 256; /* as care_create has it */
+    gyre_store *store = care_create(w->context, w->path, 1, 0);
+    uint64_t head = gyre_format_head_bytes(store->layout.chunks,
+                                           store->layout.tensor_count);
+    size_t bytes = 0;
+
+    assert_true(store->layout.area_bytes > head + room);
+    put_record(store, store->layout.area_bytes - head);
+    gyre_store_close(store);
+    store = care_open(w->context, w->path);
+    (void)gyre_store_blob(store, &bytes);
+    assert_int_equal(bytes, 0); /* that of the record before */
+    put_record(store, room);
+    gyre_store_close(store);
+    store = care_open(w->context, w->path);
+    (void)gyre_store_blob(store, &bytes);
+    assert_int_equal(bytes, room);
+    gyre_store_close(store);
+}
+
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -97,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(test_a_journal_removes_device_files_alone),
         IN_A_WORLD(test_a_line_break_in_a_path_is_refused),
+        IN_A_WORLD(test_a_blob_beyond_its_capacity_is_no_record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
