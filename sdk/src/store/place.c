@@ -26,6 +26,14 @@
 
 enum { POLL_NS = 5000000 };
 
+/* The end of a wait; one beyond what the clock can say never comes. */
+static uint64_t end_of(uint64_t wait_ns)
+{
+    uint64_t now = gyre_now();
+
+    return wait_ns < UINT64_MAX - now ? now + wait_ns : UINT64_MAX;
+}
+
 static void nap(void)
 {
     struct timespec t = {0, POLL_NS};
@@ -119,13 +127,18 @@ static gyre_status lock_failed(gyre_store *store, int fd, gyre_error *error)
                      store->path, owner);
 }
 
-/* Take the lock in `fd`; BUSY when its owner lives, or for too long. */
+/* Take the lock in `fd`; BUSY when its owner lives, or for too long; SYSTEM
+ * when there are no locks here. */
 static gyre_status wait_for_lock(gyre_store *store, int fd, uint64_t until,
                                  gyre_error *error)
 {
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        long owner = read_owner(fd);
+        long owner;
 
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return gyre_fail_errno(error, GYRE_SYSTEM, errno,
+                                   "cannot lock %s/lock", store->path);
+        owner = read_owner(fd);
         if ((owner > 0 && (kill((pid_t)owner, 0) == 0 || errno == EPERM)) ||
             gyre_now() >= until)
             return lock_failed(store, fd, error);
@@ -147,7 +160,7 @@ gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
 {
     char path[4096];
     char text[32];
-    uint64_t until = gyre_now() + wait_ns;
+    uint64_t until = end_of(wait_ns);
     int fd = -1, n;
 
     snprintf(path, sizeof(path), "%s/lock", store->path);
@@ -191,7 +204,7 @@ void gyre_place_unlock(gyre_store *store)
 gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
                                  uint64_t wait_ns, gyre_error *error)
 {
-    uint64_t until = gyre_now() + wait_ns;
+    uint64_t until = end_of(wait_ns);
     bool told = false;
 
     while (flock(place->fd, LOCK_EX | LOCK_NB) != 0) {
