@@ -266,19 +266,6 @@ static gyre_status put_all(exporting *e, gyre_error *error)
 
 /* ---- the file --------------------------------------------------------- */
 
-static gyre_status make_durable(const exporting *e, gyre_error *error)
-{
-    char *slash = strrchr(e->aside, '/');
-
-    if (rename(e->aside, e->file) != 0)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s to %s",
-                               e->aside, e->file);
-    if (slash == NULL)
-        return gyre_io_sync_folder(NULL, ".", error);
-    slash[slash == e->aside] = '\0';
-    return gyre_io_sync_folder(NULL, e->aside, error);
-}
-
 static gyre_status write_file(exporting *e, gyre_error *error)
 {
     gyre_status status;
@@ -289,11 +276,14 @@ static gyre_status write_file(exporting *e, gyre_error *error)
                                e->aside);
     status = put_all(e, error);
     close(e->fd);
+    if (status == GYRE_OK && rename(e->aside, e->file) != 0)
+        status = gyre_fail_errno(error, GYRE_IO, errno,
+                                 "cannot rename %s to %s", e->aside, e->file);
     if (status != GYRE_OK) {
         unlink(e->aside);
         return status;
     }
-    return make_durable(e, error);
+    return gyre_io_sync_parent(NULL, e->file, error);
 }
 
 gyre_status gyre_store_export(gyre_store *store, const char *file,
