@@ -294,6 +294,7 @@ gyre_status gyre_store_export(gyre_store *store, const char *file,
         .store = store, .file = file, .progress = progress, .user = user};
     gyre_status status = gyre_store_check(store, true, false, error);
     size_t count, room;
+    gyre_fp saved;
 
     if (status == GYRE_OK && (file == NULL || file[0] == '\0'))
         status = gyre_fail(error, GYRE_INVALID, "an export needs a file");
@@ -308,7 +309,9 @@ gyre_status gyre_store_export(gyre_store *store, const char *file,
         status = gyre_fail(error, GYRE_NO_MEMORY, "no memory for an export");
     } else {
         snprintf(e.aside, room, "%s.partial", file);
+        saved = gyre_fp_pin(); /* codecs are decoded in this thread */
         status = write_file(&e, error);
+        gyre_fp_restore(saved);
     }
     gyre_free(store->context, e.aside, room, 1);
     gyre_free(store->context, e.at, count, sizeof(*e.at));
