@@ -45,14 +45,23 @@ gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error)
 {
     char *real = realpath(store->path, NULL);
     char *copy;
+    size_t length;
 
     if (real == NULL)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot open %s",
                                store->path);
     copy = gyre_copy_text(store->context, real);
+    length = strlen(real);
     free(real);
     if (copy == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+    if (length > GYRE_PATH_MOST) {
+        gyre_free_text(store->context, copy);
+        return gyre_fail(error, GYRE_RANGE,
+                         "the path of the store has %zu bytes; at most %d "
+                         "leave room for the files in it",
+                         length, GYRE_PATH_MOST);
+    }
     gyre_free_text(store->context, store->path);
     store->path = copy;
     return GYRE_OK;
@@ -95,13 +104,20 @@ char *gyre_place_file_name(const gyre_store *store, const char *path,
                            uint32_t index)
 {
     const char *folder = gyre_place_folder(store, path);
-    char text[4096];
+    char name[64];
+    size_t bytes;
+    char *text;
 
     if (gyre_place_is_block(folder))
         return gyre_copy_text(store->context, folder);
-    snprintf(text, sizeof(text), "%s/%.8s.g%llu.d%02u", folder,
-             store->uuid_text, (unsigned long long)store->generation, index);
-    return gyre_copy_text(store->context, text);
+    bytes = strlen(folder) + 2 +
+            (size_t)snprintf(name, sizeof(name), "%.8s.g%llu.d%02u",
+                             store->uuid_text,
+                             (unsigned long long)store->generation, index);
+    text = gyre_alloc(store->context, bytes, 1);
+    if (text != NULL)
+        snprintf(text, bytes, "%s/%s", folder, name);
+    return text;
 }
 
 /* The process number in DIR/lock, or 0. */

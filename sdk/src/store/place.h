@@ -25,7 +25,11 @@ gyre_status gyre_store_check_devices(const gyre_store *store,
 
 /* ---- names and locks -------------------------------------------------- */
 
-/* Make store->path absolute, so that no later change of folder matters. */
+/* Of a store's folder: room for the names in it stays below PATH_MAX. */
+enum { GYRE_PATH_MOST = 4000 };
+
+/* Make store->path absolute, so that no later change of folder matters.  RANGE
+ * when it is longer than GYRE_PATH_MOST. */
 gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error);
 /* Take DIR/lock.  BUSY at once when a living process holds it. */
 gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,

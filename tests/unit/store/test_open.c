@@ -96,6 +96,32 @@ static void expect_open(world *w, const gyre_store_options *options,
 
 /* ---- making ----------------------------------------------------------- */
 
+/* A name that is cut is another name: manifest.json.new beside manifest.json
+ * would be manifest.json. */
+static void test_a_path_that_leaves_no_room_is_refused(void **state)
+{
+    world *w = *state;
+    gyre_store_spec spec = spec_of(&w->m);
+    char path[4096];
+    size_t n = (size_t)snprintf(path, sizeof(path), "%s", w->f.root);
+
+    while (n < 3900) {
+        n += (size_t)snprintf(path + n, sizeof(path) - n, "/%0150d", 0);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    snprintf(path + n, sizeof(path) - n, "/%0*d", (int)(4085 - n - 1), 0);
+    expect(&w->f,
+           gyre_store_create(w->f.context, path, &spec, NULL, &w->f.store,
+                             &w->f.error),
+           GYRE_RANGE);
+    unit_assert_text(&w->f.error, "4085 bytes");
+    assert_null(w->f.store);
+    assert_int_not_equal(access(path, F_OK), 0);
+    path[3980] = '\0'; /* and this one does */
+    good(&w->f, gyre_store_create(w->f.context, path, &spec, NULL, &w->f.store,
+                                  &w->f.error));
+}
+
 static void test_bad_specs_are_refused_and_nothing_stays(void **state)
 {
     world *w = *state;
@@ -442,6 +468,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(test_bad_specs_are_refused_and_nothing_stays),
+        IN_A_WORLD(test_a_path_that_leaves_no_room_is_refused),
         IN_A_WORLD(test_initial_values_of_every_dtype),
         IN_A_WORLD(test_stores_do_not_overwrite_each_other),
         IN_A_WORLD(test_many_long_names),
