@@ -5,7 +5,6 @@
 #include "store/compute.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool gyre_rate_parse(const char *text, size_t length, double *rate)
@@ -15,7 +14,6 @@ bool gyre_rate_parse(const char *text, size_t length, double *rate)
         double times;
     } unit[] = {{'k', 1e3}, {'M', 1e6}, {'G', 1e9}};
     char number[32];
-    char *end;
     double value, times = 1;
 
     if (length == 0 || length >= sizeof(number))
@@ -27,11 +25,10 @@ bool gyre_rate_parse(const char *text, size_t length, double *rate)
             times = unit[i].times;
             number[length - 1] = '\0';
         }
-    /* Digits and one point: strtod alone would take "inf", "0x1" and " 1". */
+    /* Digits and one point, and not "inf", "0x1" or " 1". */
     if (strspn(number, "0123456789.") != strlen(number))
         return false;
-    value = strtod(number, &end);
-    if (end == number || *end != '\0' || !(value > 0) ||
+    if (!gyre_number_parse(number, &value) || !(value > 0) ||
         !isfinite(value * times))
         return false;
     *rate = value * times;
