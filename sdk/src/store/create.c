@@ -16,6 +16,8 @@
 
 enum { DEFAULT_BLOB = 65536 };
 
+static const uint64_t most_blob = 1ull << 40; /* as a manifest may say */
+
 /* ---- what spec says --------------------------------------------------- */
 
 static gyre_status check_spec(const gyre_store_spec *spec, gyre_error *error)
@@ -24,6 +26,21 @@ static gyre_status check_spec(const gyre_store_spec *spec, gyre_error *error)
         return gyre_fail(error, GYRE_INVALID,
                          "gyre_store_spec.size is too small for this library: "
                          "zero the struct and set size");
+    if (spec->blob_bytes > most_blob)
+        return gyre_fail(error, GYRE_RANGE,
+                         "blob_bytes is %llu; at most %llu are allowed",
+                         (unsigned long long)spec->blob_bytes,
+                         (unsigned long long)most_blob);
+    if ((spec->codec_count > 0 && spec->codecs == NULL) ||
+        (spec->setting_count > 0 && spec->settings == NULL) ||
+        (spec->compressor_setting_count > 0 &&
+         spec->compressor_settings == NULL))
+        return gyre_fail(error, GYRE_INVALID,
+                         "gyre_store_spec: %zu codecs, %zu settings and %zu "
+                         "compressor settings are counted; one of the lists "
+                         "is NULL",
+                         spec->codec_count, spec->setting_count,
+                         spec->compressor_setting_count);
     for (size_t i = 0; spec->tensors != NULL && i < spec->tensor_count; i++) {
         gyre_dtype dtype = spec->tensors[i].dtype;
 

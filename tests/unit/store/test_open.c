@@ -141,6 +141,15 @@ static void test_bad_specs_are_refused_and_nothing_stays(void **state)
     spec.setting_count = 1;
     expect_create(w, &spec, NULL, GYRE_PARAMETER, "momentum");
     spec = spec_of(&w->m);
+    spec.codec_count = 1;
+    expect_create(w, &spec, NULL, GYRE_INVALID, "1 codecs");
+    spec = spec_of(&w->m);
+    spec.setting_count = 2;
+    expect_create(w, &spec, NULL, GYRE_INVALID, "2 settings");
+    spec = spec_of(&w->m);
+    spec.blob_bytes = (1ull << 40) + 1; /* what no open would take */
+    expect_create(w, &spec, NULL, GYRE_RANGE, "1099511627777");
+    spec = spec_of(&w->m);
     spec.chunk_elements = 512;
     expect_create(w, &spec, NULL, GYRE_RANGE, "512");
     spec = spec_of(&w->m);
