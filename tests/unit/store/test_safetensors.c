@@ -436,7 +436,6 @@ static void test_refused_imports(void **state)
     tear_down(&f);
 }
 
-#if defined(__x86_64__)
 /* All bytes of the last export. */
 static size_t slurp(const fixture *f, char *out, size_t room)
 {
@@ -449,7 +448,6 @@ static size_t slurp(const fixture *f, char *out, size_t room)
     assert_true(n < room);
     return n;
 }
-#endif
 
 /* A host that flushes denormals: what a codec has below them is exported, and
  * the host's control word is as it was. */
@@ -499,6 +497,37 @@ static void test_control_word_of_the_host(void **state)
     tear_down(&f);
 #endif
     (void)state;
+}
+
+/* Steps are whole numbers as JSON has them; near 2^64 the next would be 0. */
+static void test_a_step_beyond_2_63(void **state)
+{
+    static char bytes[1 << 20], text[1 << 16];
+    static const char mark[] = "\"gyre.step\":\"";
+    fixture f;
+    gyre_store *store = set_up(&f, 1);
+    gyre_error error;
+    uint64_t length;
+    size_t n, cut;
+    char *at;
+
+    (void)state;
+    must_export(&f, store, 0);
+    gyre_store_close(store);
+    n = slurp(&f, bytes, sizeof(bytes));
+    memcpy(&length, bytes, sizeof(length));
+    assert_true(length < sizeof(text) - 64);
+    memcpy(text, bytes + 8, length);
+    at = strstr(text, mark);
+    assert_non_null(at);
+    cut = (size_t)(at - text) + strlen(mark);
+    assert_memory_equal(text + cut, "1\"", 2);
+    snprintf(text + cut, sizeof(text) - cut, "9223372036854775808%.*s",
+             (int)(length - cut - 1), bytes + 8 + cut + 1);
+    make_file(f.file, text, bytes + 8 + length, n - 8 - length);
+    assert_int_equal(import(&f, f.path, &error), GYRE_FORMAT);
+    unit_assert_text(&error, "below 2^63, not \"9223372036854775808\"");
+    tear_down(&f);
 }
 
 /* "exp_avg/w" is a tensor, and also slot exp_avg of tensor w: refused, unless
@@ -755,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_refused_imports),
         cmocka_unit_test(test_names_that_collide),
         cmocka_unit_test(test_control_word_of_the_host),
+        cmocka_unit_test(test_a_step_beyond_2_63),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_damaged_store_is_not_exported),
