@@ -58,11 +58,11 @@ static gyre_status check_range(const gyre_store *store, size_t tensor, int slot,
                          store->layout.tensor_count);
     t = &store->layout.tensors[tensor];
     if (first > t->elements || count > t->elements - first)
-        return gyre_fail(error, GYRE_RANGE,
-                         "tensor %s has %llu elements; [%llu, %llu) is outside",
-                         t->name, (unsigned long long)t->elements,
-                         (unsigned long long)first,
-                         (unsigned long long)(first + count));
+        return gyre_fail(
+            error, GYRE_RANGE,
+            "tensor %s has %llu elements; [%llu, +%llu) is outside", t->name,
+            (unsigned long long)t->elements, (unsigned long long)first,
+            (unsigned long long)count);
     if (slot < -1 || slot >= (int)store->layout.slots)
         return gyre_fail(error, GYRE_RANGE,
                          "slot %d does not exist: -1 is the parameter, 0 to "
