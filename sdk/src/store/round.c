@@ -16,6 +16,10 @@
 static gyre_status check_numbers(const gyre_store *store,
                                  const gyre_round_options *o, gyre_error *error)
 {
+    double scale = o->dynamic_scale     ? store->now.scaler.scale
+                   : o->loss_scale != 0 ? o->loss_scale
+                                        : 1;
+    double denominator = o->denominator != 0 ? o->denominator : 1;
     int exponent;
 
     if (o->size < sizeof(*o))
@@ -38,6 +42,12 @@ static gyre_status check_numbers(const gyre_store *store,
         return gyre_fail(error, GYRE_RANGE,
                          "denominator is %g; it must be above 0",
                          o->denominator);
+    if (!isnormal((float)(1.0 / (scale * denominator))))
+        return gyre_fail(error, GYRE_RANGE,
+                         "loss_scale %g times denominator %g: gradients are "
+                         "multiplied by the inverse, which no f32 holds; take "
+                         "a product between 1e-37 and 1e37",
+                         scale, denominator);
     if (!(o->clip >= 0) || isinf(o->clip))
         return gyre_fail(error, GYRE_RANGE,
                          "clip is %g; a limit above 0, or 0 for none, is "
