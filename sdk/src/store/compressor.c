@@ -48,49 +48,20 @@ uint32_t gyre_layout_gradient_room(const gyre_codec *codec)
 
 /* ---- making ----------------------------------------------------------- */
 
-static gyre_status copy_settings(gyre_store *store,
-                                 const gyre_setting *settings, size_t count,
-                                 gyre_error *error)
-{
-    store->compressor_settings =
-        gyre_alloc_zero(store->context, count, sizeof(gyre_setting));
-    if (store->compressor_settings == NULL && count > 0)
-        return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    store->compressor_setting_count = count;
-    for (size_t i = 0; i < count; i++) {
-        gyre_setting *to = &store->compressor_settings[i];
-
-        to->value = settings[i].value;
-        to->name = gyre_copy_text(store->context, settings[i].name);
-        if (to->name == NULL)
-            return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    }
-    return GYRE_OK;
-}
-
 /* What the manifest will say of the codec. */
 static gyre_status describe(gyre_store *store, gyre_error *error)
 {
     const gyre_plugin *plugin = gyre_codec_plugin(store->codec);
-    size_t count = gyre_codec_parameter_count(store->codec);
-    gyre_setting *settings =
-        gyre_alloc(store->context, count, sizeof(*settings));
-    gyre_status status;
 
-    if (settings == NULL && count > 0)
-        return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    for (size_t i = 0; i < count; i++)
-        settings[i] = (gyre_setting){plugin->parameters[i].name,
-                                     gyre_codec_values(store->codec)[i]};
-    status = copy_settings(store, settings, count, error);
-    gyre_free(store->context, settings, count, sizeof(*settings));
     store->compressor = gyre_copy_text(store->context, plugin->name);
     store->compressor_version = gyre_copy_text(store->context, plugin->version);
     store->compressor_format = gyre_codec_format(store->codec);
-    if (status == GYRE_OK &&
-        (store->compressor == NULL || store->compressor_version == NULL))
-        status = gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    return status;
+    if (store->compressor == NULL || store->compressor_version == NULL)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    return gyre_settings_of(store->context, plugin,
+                            gyre_codec_values(store->codec),
+                            gyre_codec_parameter_count(store->codec),
+                            &store->compressor_settings, error);
 }
 
 gyre_status gyre_store_take_compressor(gyre_store *store,
@@ -147,19 +118,15 @@ gyre_status gyre_store_inherit_compressor(gyre_store *to,
     to->compressor_format = from->compressor_format;
     if (to->compressor == NULL || to->compressor_version == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    return copy_settings(to, from->compressor_settings,
-                         from->compressor_setting_count, error);
+    return gyre_settings_copy(from->context, &from->compressor_settings,
+                              &to->compressor_settings, error);
 }
 
 void gyre_store_free_compressor(gyre_store *store)
 {
     gyre_context *context = store->context;
 
-    for (size_t i = 0; i < store->compressor_setting_count; i++)
-        gyre_free_text(context,
-                       (char *)(uintptr_t)store->compressor_settings[i].name);
-    gyre_free(context, store->compressor_settings,
-              store->compressor_setting_count, sizeof(gyre_setting));
+    gyre_settings_free(context, &store->compressor_settings);
     gyre_free_text(context, store->compressor);
     gyre_free_text(context, store->compressor_version);
     gyre_codec_destroy(store->codec);
@@ -188,8 +155,8 @@ gyre_status gyre_store_attach_compressor(gyre_store *store, gyre_error *error)
     if (store->compressor == NULL)
         return GYRE_OK;
     status = gyre_codec_create(
-        store->context, store->compressor, store->compressor_settings,
-        store->compressor_setting_count, &store->codec, &why);
+        store->context, store->compressor, store->compressor_settings.at,
+        store->compressor_settings.count, &store->codec, &why);
     /* Nothing is compressed, and nothing that is kept is. */
     if (status != GYRE_OK && store->read_only)
         return GYRE_OK;

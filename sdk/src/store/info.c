@@ -144,9 +144,9 @@ const char *gyre_state_codec_name(gyre_state_codec codec)
 const char *gyre_store_compressor_setting(const gyre_store *store, size_t index,
                                           double *value)
 {
-    if (index >= store->compressor_setting_count)
+    if (index >= store->compressor_settings.count)
         return NULL;
     if (value != NULL)
-        *value = store->compressor_settings[index].value;
-    return store->compressor_settings[index].name;
+        *value = store->compressor_settings.at[index].value;
+    return store->compressor_settings.at[index].name;
 }

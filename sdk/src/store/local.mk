@@ -54,6 +54,7 @@ store_sources = \
 	sdk/src/store/round_memory.c \
 	sdk/src/store/safetensors.c \
 	sdk/src/store/safetensors.h \
+	sdk/src/store/settings.c \
 	sdk/src/store/store.c \
 	sdk/src/store/store.h \
 	sdk/src/store/stream.c \

@@ -21,9 +21,9 @@ static json_t *optimizer_json(const gyre_store *store)
     json_t *slots = json_array();
     char hash[20];
 
-    for (size_t i = 0; i < store->setting_count; i++)
-        json_object_set_new(settings, store->settings[i].name,
-                            json_real(store->settings[i].value));
+    for (size_t i = 0; i < store->settings.count; i++)
+        json_object_set_new(settings, store->settings.at[i].name,
+                            json_real(store->settings.at[i].value));
     for (uint32_t i = 0; i < store->layout.slots; i++)
         json_array_append_new(
             slots, json_pack("{s:s, s:f, s:s}", "name", store->slot_names[i],
@@ -50,9 +50,9 @@ static json_t *compressor_json(const gyre_store *store)
     if (store->compressor == NULL)
         return json_null();
     settings = json_object();
-    for (size_t i = 0; i < store->compressor_setting_count; i++)
-        json_object_set_new(settings, store->compressor_settings[i].name,
-                            json_real(store->compressor_settings[i].value));
+    for (size_t i = 0; i < store->compressor_settings.count; i++)
+        json_object_set_new(settings, store->compressor_settings.at[i].name,
+                            json_real(store->compressor_settings.at[i].value));
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", store->compressor,
                      "version", store->compressor_version, "format",
                      (json_int_t)store->compressor_format, "residual",
@@ -126,7 +126,7 @@ static bool is_complete(const gyre_store *store, json_t *root)
            json_object_size(compressor) ==
                (store->compressor != NULL ? 5 : 0) &&
            json_object_size(json_object_get(compressor, "parameters")) ==
-               store->compressor_setting_count &&
+               store->compressor_settings.count &&
            json_object_size(optimizer) == 7 &&
            json_array_size(json_object_get(root, "devices")) ==
                store->layout.devices &&
@@ -135,7 +135,7 @@ static bool is_complete(const gyre_store *store, json_t *root)
            json_array_size(json_object_get(optimizer, "slots")) ==
                store->layout.slots &&
            json_object_size(json_object_get(optimizer, "parameters")) ==
-               store->setting_count;
+               store->settings.count;
 }
 
 gyre_status gyre_manifest_text(const gyre_store *store, char **out,

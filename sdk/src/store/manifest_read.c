@@ -54,31 +54,26 @@ static gyre_status take_text(const reader *r, const json_t *object,
     return *out != NULL ? GYRE_OK : no_memory(r);
 }
 
-/* `field` in the manifest; what was read is in *out even when it fails. */
+/* `field` in the manifest. */
 static gyre_status read_settings(const reader *r, json_t *settings,
-                                 const char *field, gyre_setting **out,
-                                 size_t *count)
+                                 const char *field, gyre_settings *out)
 {
     gyre_context *context = r->store->context;
-    size_t n = json_object_size(settings);
+    gyre_status status =
+        gyre_settings_room(context, json_object_size(settings), out, r->error);
+    size_t n = 0;
     const char *key;
     json_t *value;
 
-    *out = gyre_alloc_zero(context, n, sizeof(gyre_setting));
-    if (*out == NULL && n > 0)
-        return no_memory(r);
-    *count = n;
-    n = 0;
     json_object_foreach(settings, key, value)
     {
-        if (!json_is_number(value))
-            return bad(r, field, "numbers");
-        (*out)[n].name = gyre_copy_text(context, key);
-        if ((*out)[n].name == NULL)
-            return no_memory(r);
-        (*out)[n++].value = json_number_value(value);
+        if (status == GYRE_OK && !json_is_number(value))
+            status = bad(r, field, "numbers");
+        if (status == GYRE_OK)
+            status = gyre_settings_put(context, out, n++, key,
+                                       json_number_value(value), r->error);
     }
-    return GYRE_OK;
+    return status;
 }
 
 /* What is not said is f32. */
@@ -130,8 +125,7 @@ static gyre_status read_optimizer(const reader *r, json_t *object)
             return bad(r, "optimizer.slots", "objects with a known codec");
     }
     return read_settings(r, json_object_get(object, "parameters"),
-                         "optimizer.parameters", &store->settings,
-                         &store->setting_count);
+                         "optimizer.parameters", &store->settings);
 }
 
 static gyre_status read_compressor(const reader *r, json_t *object)
@@ -159,8 +153,7 @@ static gyre_status read_compressor(const reader *r, json_t *object)
         return bad(r, "compressor.residual", "committed, volatile or off");
     store->layout.residual = store->residual_mode == GYRE_RESIDUAL_COMMITTED;
     return read_settings(r, json_object_get(object, "parameters"),
-                         "compressor.parameters", &store->compressor_settings,
-                         &store->compressor_setting_count);
+                         "compressor.parameters", &store->compressor_settings);
 }
 
 static gyre_status read_devices(const reader *r, json_t *array)

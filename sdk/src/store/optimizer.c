@@ -97,23 +97,14 @@ gyre_status gyre_store_take_optimizer(gyre_store *store,
         if (store->slot_names[i] == NULL)
             return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
     }
-    store->setting_count = gyre_opt_parameter_count(store->opt);
-    store->settings =
-        gyre_alloc_zero(context, store->setting_count, sizeof(gyre_setting));
     if (store->optimizer == NULL || store->optimizer_version == NULL ||
-        store->variant == NULL ||
-        (store->settings == NULL && store->setting_count > 0)) {
-        store->setting_count =
-            store->settings != NULL ? store->setting_count : 0;
+        store->variant == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    }
-    for (size_t i = 0; i < store->setting_count; i++) {
-        store->settings[i].name =
-            gyre_copy_text(context, plugin->parameters[i].name);
-        store->settings[i].value = gyre_opt_defaults(store->opt)[i];
-        if (store->settings[i].name == NULL)
-            return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-    }
+    status = gyre_settings_of(context, plugin, gyre_opt_defaults(store->opt),
+                              gyre_opt_parameter_count(store->opt),
+                              &store->settings, error);
+    if (status != GYRE_OK)
+        return status;
     return take_codecs(store, spec, error);
 }
 
@@ -131,33 +122,23 @@ gyre_status gyre_store_inherit_optimizer(gyre_store *to, const gyre_store *from,
     to->layout.slots = from->layout.slots;
     memcpy(to->layout.codecs, from->layout.codecs, sizeof(to->layout.codecs));
     to->seed = from->seed;
-    to->settings =
-        gyre_alloc_zero(context, from->setting_count, sizeof(gyre_setting));
     whole = to->optimizer != NULL && to->optimizer_version != NULL &&
-            to->variant != NULL && to->settings != NULL;
-    if (to->settings != NULL)
-        to->setting_count = from->setting_count;
-    for (size_t i = 0; whole && i < from->setting_count; i++) {
-        to->settings[i].name = gyre_copy_text(context, from->settings[i].name);
-        to->settings[i].value = from->settings[i].value;
-        whole = to->settings[i].name != NULL;
-    }
+            to->variant != NULL;
     for (uint32_t i = 0; whole && i < from->layout.slots; i++) {
         to->slot_names[i] = gyre_copy_text(context, from->slot_names[i]);
         to->slot_initial[i] = from->slot_initial[i];
         whole = to->slot_names[i] != NULL;
     }
-    return whole ? GYRE_OK : gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    if (!whole)
+        return gyre_fail(error, GYRE_NO_MEMORY, "no memory");
+    return gyre_settings_copy(context, &from->settings, &to->settings, error);
 }
 
 void gyre_store_free_optimizer(gyre_store *store)
 {
     gyre_context *context = store->context;
 
-    for (size_t i = 0; i < store->setting_count; i++)
-        gyre_free_text(context, (char *)(uintptr_t)store->settings[i].name);
-    gyre_free(context, store->settings, store->setting_count,
-              sizeof(gyre_setting));
+    gyre_settings_free(context, &store->settings);
     for (size_t i = 0; i < GYRE_OPT_MAX_SLOTS; i++)
         gyre_free_text(context, store->slot_names[i]);
     gyre_free_text(context, store->optimizer);
@@ -185,8 +166,9 @@ gyre_status gyre_store_attach_optimizer(gyre_store *store, gyre_error *error)
     char had[24], has[24];
     gyre_status status;
 
-    status = gyre_opt_create(store->context, store->optimizer, store->settings,
-                             store->setting_count, &store->opt, error);
+    status =
+        gyre_opt_create(store->context, store->optimizer, store->settings.at,
+                        store->settings.count, &store->opt, error);
     if (status != GYRE_OK)
         return gyre_fail_prefix(error, status, "store %s", store->path);
     if (strcmp(gyre_opt_variant(store->opt), store->variant) != 0)

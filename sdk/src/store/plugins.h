@@ -11,6 +11,24 @@
 
 #include "store/store.h"
 
+/* ---- settings (settings.c) -------------------------------------------- */
+
+/* Room for `count`, to be put one by one. */
+gyre_status gyre_settings_room(gyre_context *context, size_t count,
+                               gyre_settings *out, gyre_error *error);
+gyre_status gyre_settings_put(gyre_context *context, gyre_settings *settings,
+                              size_t index, const char *name, double value,
+                              gyre_error *error);
+/* The parameters of a plugin with these values, and a copy. */
+gyre_status gyre_settings_of(gyre_context *context, const gyre_plugin *plugin,
+                             const double *values, size_t count,
+                             gyre_settings *out, gyre_error *error);
+gyre_status gyre_settings_copy(gyre_context *context, const gyre_settings *from,
+                               gyre_settings *out, gyre_error *error);
+void gyre_settings_free(gyre_context *context, gyre_settings *settings);
+
+/* ---- the optimizer (optimizer.c) -------------------------------------- */
+
 /* From spec: the optimizer with its slots and settings, and their codecs. */
 gyre_status gyre_store_take_optimizer(gyre_store *store,
                                       const gyre_store_spec *spec,
@@ -21,6 +39,8 @@ gyre_status gyre_store_inherit_optimizer(gyre_store *to, const gyre_store *from,
 /* Find what the manifest names.  LAYOUT when it is not what made the store. */
 gyre_status gyre_store_attach_optimizer(gyre_store *store, gyre_error *error);
 void gyre_store_free_optimizer(gyre_store *store);
+
+/* ---- the compressor (compressor.c) ------------------------------------ */
 
 /* From spec: the codec, the residual's mode, and what the layout needs. */
 gyre_status gyre_store_take_compressor(gyre_store *store,

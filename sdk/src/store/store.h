@@ -73,6 +73,12 @@ typedef struct gyre_place {
     gyre_worker *worker;
 } gyre_place;
 
+/* Every parameter of a plugin, names owned (settings.c). */
+typedef struct gyre_settings {
+    gyre_setting *at;
+    size_t count;
+} gyre_settings;
+
 typedef enum gyre_store_mode {
     GYRE_STORE_READY,
     GYRE_STORE_BROKEN /* what stands on disk is not known: reopen */
@@ -98,15 +104,13 @@ struct gyre_store {
     uint64_t kernel_hash;
     char *slot_names[GYRE_OPT_MAX_SLOTS];
     float slot_initial[GYRE_OPT_MAX_SLOTS];
-    gyre_setting *settings; /* names owned */
-    size_t setting_count;
+    gyre_settings settings;
     gyre_opt *opt; /* NULL when read-only */
 
     char *compressor; /* as in the manifest; NULL: none */
     char *compressor_version;
     uint32_t compressor_format;
-    gyre_setting *compressor_settings; /* names owned; all parameters */
-    size_t compressor_setting_count;
+    gyre_settings compressor_settings;
     gyre_codec *codec; /* NULL: no compressor, or read-only and no plugin */
     gyre_residual residual_mode; /* OFF without a compressor */
     uint64_t seed;               /* of stochastic rounding */
