@@ -316,13 +316,6 @@ static uint64_t bytes_down(void *user, uint64_t chunk)
     return bytes;
 }
 
-static uint64_t bytes_taken(void *user, uint64_t chunk)
-{
-    const gyre_round *round = user;
-
-    return gyre_round_up(round->taken[chunk].bytes, round->store->layout.align);
-}
-
 void gyre_round_stream_ended(void *user, uint32_t device, gyre_status status)
 {
     gyre_round *round = user;
@@ -341,7 +334,7 @@ void gyre_round_start(gyre_round *round)
 {
     gyre_stream stream = {.table = round->store->current,
                           .parts = GYRE_PART_STATE,
-                          .read_gradient = bytes_taken,
+                          .read_gradient = gyre_round_bytes_taken,
                           .link_before = bytes_down,
                           .process = update_chunk,
                           .finish = end_chunk,

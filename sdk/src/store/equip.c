@@ -13,8 +13,7 @@ enum { HUGE_PAGE = 2 * 1024 * 1024, MAX_LANES = 32 };
 
 static bool has_gradients(const gyre_store *store)
 {
-    return store->layout.gradient_grain != 0 && !store->gradients_in_memory &&
-           !store->read_only;
+    return gyre_store_has_regions(store) && !store->read_only;
 }
 
 uint64_t gyre_workers_buffer_bytes(const gyre_store *store)

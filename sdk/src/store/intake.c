@@ -32,8 +32,7 @@
 /* Pages can be given back only where they are ours alone. */
 static bool wants_pages(const gyre_store *store)
 {
-    return store->codec != NULL ||
-           (store->layout.gradient_grain > 0 && !store->gradients_in_memory);
+    return store->codec != NULL || gyre_store_has_regions(store);
 }
 
 static gyre_status hold_payload(gyre_store *store, gyre_error *error)
@@ -317,7 +316,7 @@ static gyre_status take_chunk(void *user, uint32_t device, gyre_work work,
     return GYRE_OK;
 }
 
-static uint64_t bytes_taken(void *user, uint64_t chunk)
+uint64_t gyre_round_bytes_taken(void *user, uint64_t chunk)
 {
     const gyre_round *round = user;
 
@@ -356,7 +355,7 @@ static bool has_intake(const gyre_round *round)
 void gyre_intake_start(gyre_round *round)
 {
     const gyre_layout *layout = &round->store->layout;
-    gyre_stream stream = {.read_gradient = bytes_taken,
+    gyre_stream stream = {.read_gradient = gyre_round_bytes_taken,
                           .link_before = bytes_down,
                           .process = take_chunk,
                           .ended = gyre_round_stream_ended,

@@ -20,11 +20,6 @@
 
 /* ---- the bytes of a round --------------------------------------------- */
 
-static bool has_regions(const gyre_store *store)
-{
-    return store->layout.gradient_grain > 0 && !store->gradients_in_memory;
-}
-
 static bool has_barrier(const gyre_store *store)
 {
     return store->codec != NULL &&
@@ -55,7 +50,7 @@ static void model_gradients(const gyre_store *store, uint64_t chunk, uint64_t n,
 {
     const gyre_layout *layout = &store->layout;
     bool near = store->placement == GYRE_NEAR;
-    bool through = has_regions(store) && !has_barrier(store);
+    bool through = gyre_store_has_regions(store) && !has_barrier(store);
     uint64_t bytes =
         gyre_layout_chunk_grains(layout, chunk) * GYRE_GRAIN * sizeof(float);
     uint64_t payload = n * sizeof(float), frame = 0, padding;
@@ -168,7 +163,7 @@ static uint64_t held_gradients(const gyre_store *store)
     uint64_t chunk = l->chunk_grains * GYRE_GRAIN * sizeof(float);
     uint64_t waiting = ((uint64_t)store->buffers * l->devices * 3 + 2) * chunk;
 
-    if (!has_regions(store) || store->codec != NULL || waiting > all)
+    if (!gyre_store_has_regions(store) || store->codec != NULL || waiting > all)
         return all;
     return waiting;
 }
@@ -188,7 +183,7 @@ static uint64_t held_payload(const gyre_store *store)
         all += bytes;
         most = bytes > most ? bytes : most;
     }
-    if (has_barrier(store) || has_regions(store))
+    if (has_barrier(store) || gyre_store_has_regions(store))
         return most * l->devices;
     return all + most * l->devices + l->train_chunks * sizeof(uint64_t);
 }
@@ -208,7 +203,7 @@ static void round_lines(const gyre_store *store, gyre_store_plan *plan)
 {
     const gyre_layout *l = &store->layout;
     uint64_t leaves = l->train_grains * (8 + 2);
-    bool taken = has_regions(store) || store->codec != NULL;
+    bool taken = gyre_store_has_regions(store) || store->codec != NULL;
 
     if (store->codec != NULL) {
         leaves += l->train_grains * 8;

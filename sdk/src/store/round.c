@@ -146,8 +146,7 @@ static void reset_micro_batch(gyre_round *round)
 static void choose_way(gyre_round *round, const gyre_round_options *o)
 {
     const gyre_store *store = round->store;
-    bool regions =
-        store->layout.gradient_grain > 0 && !store->gradients_in_memory;
+    bool regions = gyre_store_has_regions(store);
 
     round->way = GYRE_WAY_HELD;
     if (store->codec != NULL) {

@@ -214,6 +214,8 @@ bool gyre_round_finite(const gyre_round *round, uint64_t chunk);
 /* What was read is what the intake wrote?  CORRUPT with file and offset. */
 gyre_status gyre_round_check_region(const gyre_round *round, gyre_work work,
                                     gyre_error *error);
+/* Of a chunk's region, what holds that, rounded: gyre_stream.read_gradient. */
+uint64_t gyre_round_bytes_taken(void *user, uint64_t chunk);
 /* End the intake of this micro-batch, if there is one.  An error stays: the
  * round is lost and ends with it. */
 gyre_status gyre_intake_end(gyre_round *round, gyre_error *error);

@@ -178,6 +178,12 @@ struct gyre_store {
     uint64_t peek_chunk; /* which, or UINT64_MAX */
 };
 
+/* Gradients may go to their regions, where no round holds them (round.h). */
+static inline bool gyre_store_has_regions(const gyre_store *store)
+{
+    return store->layout.gradient_grain > 0 && !store->gradients_in_memory;
+}
+
 /* ---- its life (store.c, open.c, round_memory.c) ----------------------- */
 
 /* Allocate an empty store object with its lock not taken, path and options
