@@ -194,6 +194,10 @@ gyre_status gyre_parameter_values(const gyre_plugin *plugin,
                                   const gyre_setting *settings, size_t count,
                                   double *values, gyre_error *error)
 {
+    if (settings == NULL && count > 0)
+        return gyre_fail(error, GYRE_INVALID,
+                         "%s: %zu settings are counted and the list is NULL",
+                         plugin->name, count);
     for (size_t i = 0; i < count; i++) {
         size_t index = 0;
         gyre_status status =

@@ -31,16 +31,11 @@ static gyre_status check_spec(const gyre_store_spec *spec, gyre_error *error)
                          "blob_bytes is %llu; at most %llu are allowed",
                          (unsigned long long)spec->blob_bytes,
                          (unsigned long long)most_blob);
-    if ((spec->codec_count > 0 && spec->codecs == NULL) ||
-        (spec->setting_count > 0 && spec->settings == NULL) ||
-        (spec->compressor_setting_count > 0 &&
-         spec->compressor_settings == NULL))
+    if (spec->codec_count > 0 && spec->codecs == NULL)
         return gyre_fail(error, GYRE_INVALID,
-                         "gyre_store_spec: %zu codecs, %zu settings and %zu "
-                         "compressor settings are counted; one of the lists "
+                         "gyre_store_spec: %zu codecs are counted and the list "
                          "is NULL",
-                         spec->codec_count, spec->setting_count,
-                         spec->compressor_setting_count);
+                         spec->codec_count);
     for (size_t i = 0; spec->tensors != NULL && i < spec->tensor_count; i++) {
         gyre_dtype dtype = spec->tensors[i].dtype;
 

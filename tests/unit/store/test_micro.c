@@ -269,6 +269,10 @@ static void test_bad_groups_are_refused_by_number_and_name(void **state)
     groups[1].settings = &structural;
     expect(f, gyre_round_begin(f->store, &options, &round, &f->error),
            GYRE_PARAMETER);
+    groups[1].settings = NULL;
+    expect(f, gyre_round_begin(f->store, &options, &round, &f->error),
+           GYRE_INVALID);
+    unit_assert_text(&f->error, "group 1: adamw: 1 settings");
     options.group_count = 3;
     expect(f, gyre_round_begin(f->store, &options, &round, &f->error),
            GYRE_INVALID);
