@@ -212,6 +212,10 @@ gyre_status gyre_io_sync_folder(gyre_io_recorder *recorder, const char *path,
 /* The folder in which `path` stands. */
 gyre_status gyre_io_sync_parent(gyre_io_recorder *recorder, const char *path,
                                 gyre_error *error);
+/* Read all of `bytes` at `offset`; `path` is for messages.  FORMAT when the
+ * file ends before. */
+gyre_status gyre_io_read_at(int fd, const char *path, void *data, size_t bytes,
+                            uint64_t offset, gyre_error *error);
 /* Write all of `bytes` where the file stands; `path` is for messages. */
 gyre_status gyre_io_write_all(int fd, const char *path, const void *data,
                               size_t bytes, gyre_error *error);

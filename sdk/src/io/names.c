@@ -71,6 +71,30 @@ gyre_status gyre_io_make_folder(gyre_io_recorder *recorder, const char *path,
     return GYRE_OK;
 }
 
+gyre_status gyre_io_read_at(int fd, const char *path, void *data, size_t bytes,
+                            uint64_t offset, gyre_error *error)
+{
+    char *at = data;
+
+    while (bytes > 0) {
+        ssize_t n = pread(fd, at, bytes, (off_t)offset);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return gyre_fail_errno(error, GYRE_IO, errno,
+                                   "cannot read %s at %llu", path,
+                                   (unsigned long long)offset);
+        if (n == 0)
+            return gyre_fail(error, GYRE_FORMAT, "%s ends at byte %llu", path,
+                             (unsigned long long)offset);
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return GYRE_OK;
+}
+
 gyre_status gyre_io_write_all(int fd, const char *path, const void *data,
                               size_t bytes, gyre_error *error)
 {

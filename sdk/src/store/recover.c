@@ -34,20 +34,7 @@ typedef struct recovering {
 
 static bool read_all(int fd, void *data, size_t bytes, uint64_t offset)
 {
-    char *at = data;
-
-    while (bytes > 0) {
-        ssize_t n = pread(fd, at, bytes, (off_t)offset);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        offset += (uint64_t)n;
-        bytes -= (size_t)n;
-    }
-    return true;
+    return gyre_io_read_at(fd, "", data, bytes, offset, NULL) == GYRE_OK;
 }
 
 static bool has_record(gyre_store *probe, int fd)

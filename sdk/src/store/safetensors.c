@@ -2,6 +2,7 @@
 /* Reading safetensors: a header that may be hostile, then plain arrays. */
 #include "config.h"
 
+#include "io/io.h"
 #include "store/safetensors.h"
 
 #include <errno.h>
@@ -310,30 +311,6 @@ gyre_status gyre_st_parse(gyre_context *context, const char *path,
 
 /* ---- the file --------------------------------------------------------- */
 
-static gyre_status read_at(int fd, const char *path, void *data, size_t bytes,
-                           uint64_t offset, gyre_error *error)
-{
-    char *at = data;
-
-    while (bytes > 0) {
-        ssize_t n = pread(fd, at, bytes, (off_t)offset);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return gyre_fail_errno(error, GYRE_IO, errno,
-                                   "cannot read %s at %llu", path,
-                                   (unsigned long long)offset);
-        if (n == 0)
-            return gyre_fail(error, GYRE_FORMAT, "%s ends at byte %llu", path,
-                             (unsigned long long)offset);
-        at += n;
-        offset += (uint64_t)n;
-        bytes -= (size_t)n;
-    }
-    return GYRE_OK;
-}
-
 static gyre_status read_header(gyre_context *context, int fd, const char *path,
                                gyre_st *out, gyre_error *error)
 {
@@ -348,7 +325,7 @@ static gyre_status read_header(gyre_context *context, int fd, const char *path,
     if (!S_ISREG(info.st_mode) || info.st_size < GYRE_ST_HEAD)
         return gyre_fail(error, GYRE_FORMAT,
                          "%s: not a safetensors file (no header)", path);
-    status = read_at(fd, path, head, sizeof(head), 0, error);
+    status = gyre_io_read_at(fd, path, head, sizeof(head), 0, error);
     if (status != GYRE_OK)
         return status;
     for (int i = GYRE_ST_HEAD - 1; i >= 0; i--)
@@ -367,7 +344,8 @@ static gyre_status read_header(gyre_context *context, int fd, const char *path,
         return gyre_fail(error, GYRE_NO_MEMORY,
                          "%s: no memory for a header of %llu bytes", path,
                          (unsigned long long)bytes);
-    status = read_at(fd, path, header, (size_t)bytes, GYRE_ST_HEAD, error);
+    status =
+        gyre_io_read_at(fd, path, header, (size_t)bytes, GYRE_ST_HEAD, error);
     if (status == GYRE_OK)
         status = gyre_st_parse(context, path, header, (size_t)bytes,
                                (uint64_t)info.st_size, out, error);
@@ -426,8 +404,8 @@ gyre_status gyre_st_read(const gyre_st *st, const gyre_st_tensor *tensor,
     while (n > 0) {
         size_t room = sizeof(block) / tensor->item;
         size_t m = room < n ? room : n;
-        gyre_status status =
-            read_at(st->fd, st->path, block, m * tensor->item, offset, error);
+        gyre_status status = gyre_io_read_at(st->fd, st->path, block,
+                                             m * tensor->item, offset, error);
 
         if (status != GYRE_OK)
             return gyre_fail_prefix(error, status, "tensor \"%.200s\"",
