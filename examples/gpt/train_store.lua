@@ -108,9 +108,10 @@ function stores.compare(store, parameters)
     for i, p in ipairs(parameters) do
         local t = tensors[i]
         if not t or t.name ~= p.name or t.elements ~= p.n then
+            local seen = t and ("%s of %d elements"):format(t.name, t.elements)
             fail.now(("the store %s holds another model: its tensor %d is " ..
                       "%s, not %s of %d elements"):format(opt.store, i,
-                      t and t.name or "missing", p.name, p.n))
+                      seen or "missing", p.name, p.n))
         end
     end
 end
