@@ -408,6 +408,12 @@ int plan_request(plan_ask *ask, const char *name)
     return code == -1 ? read_settings(ask, name) : code;
 }
 
+const char *plan_shown(plan_ask *ask)
+{
+    cli_clean(ask->cli.argv[0], ask->shown, sizeof(ask->shown));
+    return ask->shown;
+}
+
 /* ---- plans --------------------------------------------------------------- */
 
 bool plan_is_file(const char *name)

@@ -79,7 +79,7 @@ static int report_json(plan_ask *ask, const verdict *v)
 {
     json_t *out =
         json_pack("{s:s,s:b,s:I,s:I,s:i,s:f,s:b,s:b,s:O}", "schedule",
-                  ask->cli.argv[0], "ok", v->proof.ok, "ops", (json_int_t)v->ops,
+                  plan_shown(ask), "ok", v->proof.ok, "ops", (json_int_t)v->ops,
                   "peak_bytes", (json_int_t)v->peak, "cast_depth",
                   (int)v->cast_depth, "seconds", v->seconds, "quotient",
                   v->quotient, "one_lane", v->one_lane, "passes", v->passes);

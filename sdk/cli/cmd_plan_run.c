@@ -68,7 +68,7 @@ static int report_json(run_ask *run, const gyre_trial *trial, double seconds)
     }
     json_t *out = json_pack(
         "{s:s,s:b,s:s,s:s,s:o,s:o,s:o,s:b,s:O,s:f}", "schedule",
-        run->ask.cli.argv[0], "ok", trial->ok, "backend", run->backend,
+        plan_shown(&run->ask), "ok", trial->ok, "backend", run->backend,
         "kernel", run->kernel, "max_abs_error", real_of(most), "max_rel_error",
         real_of(rel), "tensors", tensors, "ledger_ok", trial->ledger_ok,
         "ledger", run->ledger, "seconds", seconds);
