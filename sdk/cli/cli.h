@@ -85,6 +85,9 @@ int cli_fail_status(const cli_state *cli, gyre_status status,
 /* Exit code for a status. */
 int cli_code(gyre_status status);
 
+/* Copy a text: what is not UTF-8, and controls but \n and \t, as \xNN; cut. */
+void cli_clean(const char *text, char *out, size_t size);
+
 /* Write one JSON value to stdout, indented, and drop the reference.  Returns
  * an exit code: CLI_GOOD, or CLI_FAULT when out of memory. */
 int cli_print_json(json_t *value);
