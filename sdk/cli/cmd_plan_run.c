@@ -228,12 +228,13 @@ int plan_run(int argc, char **argv)
         NULL, 1, 2};
     run_ask run = {.backend = "threads", .kernel = "f64", .seed = 1};
     const cli_option own[] = {
-        {"backend", "NAME", "threads, or mpi under mpirun [threads]", CLI_TEXT,
+        {"backend", "NAME",
+         "threads, or mpi under mpirun [threads]; --buffered 1", CLI_TEXT,
          &run.backend},
         {"kernel", "NAME", "count, f64, f32, bf16, opencl or cuda [f64]",
          CLI_TEXT, &run.kernel},
-        {"delay", "US", "wait up to so long before everything [0]", CLI_COUNT,
-         &run.delay},
+        {"delay", "US", "up to so long before everything [0]; --seed N [1]",
+         CLI_COUNT, &run.delay},
         {"tiles", "N", "merge in fixed order [off]; --workers N threads",
          CLI_COUNT, &run.tiles},
         {"workers", "N", NULL, CLI_COUNT, &run.workers},

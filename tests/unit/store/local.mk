@@ -15,6 +15,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_emulated \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
+	tests/unit/store/test_hostile \
 	tests/unit/store/test_independence \
 	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \

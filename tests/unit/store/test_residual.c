@@ -9,7 +9,8 @@
 #include "fixture.h"
 
 #include "registry/compressor.h"
-#include "store/store.h"
+#include "store/commit.h"
+#include "store/manifest.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -436,6 +436,100 @@ static void test_refused_imports(void **state)
     tear_down(&f);
 }
 
+/* All bytes of the last export. */
+static size_t slurp(const fixture *f, char *out, size_t room)
+{
+    FILE *file = fopen(f->file, "rb");
+    size_t n;
+
+    assert_non_null(file);
+    n = fread(out, 1, room, file);
+    fclose(file);
+    assert_true(n < room);
+    return n;
+}
+
+/* A host that flushes denormals: what a codec has below them is exported, and
+ * the host's control word is as it was. */
+static void test_control_word_of_the_host(void **state)
+{
+#if defined(__x86_64__)
+    static char want[65536], have[65536];
+    gyre_tensor tensor = {.name = "w", .rank = 1, .shape = {1000}};
+    const gyre_slot_codec codec = {"*", GYRE_STATE_Q8};
+    gyre_store_spec spec = {.size = sizeof(spec),
+                            .tensors = &tensor,
+                            .tensor_count = 1,
+                            .codecs = &codec,
+                            .codec_count = 1};
+    gyre_gradient gradient = {.dtype = GYRE_F32};
+    const unsigned word = __builtin_ia32_stmxcsr();
+    fixture f;
+    gyre_store *store = set_up(&f, 0);
+    gyre_round *round;
+    float g[1000], v;
+    char path[320];
+    size_t n;
+
+    gyre_store_close(store);
+    snprintf(path, sizeof(path), "%s/other", f.folder);
+    assert_int_equal(
+        gyre_store_create(f.context, path, &spec, NULL, &store, NULL), GYRE_OK);
+    for (int i = 0; i < 1000; i++)
+        g[i] = 3e-19f; /* (1 - beta2) g g is about 9e-41 */
+    gradient.data = g;
+    assert_int_equal(gyre_round_begin(store, NULL, &round, NULL), GYRE_OK);
+    assert_int_equal(gyre_round_gradient(round, 0, 0, 1000, &gradient, NULL),
+                     GYRE_OK);
+    assert_int_equal(gyre_round_finish(round, NULL, 0, NULL, NULL), GYRE_OK);
+    assert_int_equal(gyre_store_read(store, 0, 1, 0, 1, GYRE_F32, &v, NULL),
+                     GYRE_OK);
+    assert_true(v > 0 && v < 1e-38f);
+    must_export(&f, store, 0);
+    n = slurp(&f, want, sizeof(want));
+    __builtin_ia32_ldmxcsr(0xffc0); /* FTZ, DAZ, round to zero */
+    must_export(&f, store, 0);
+    assert_int_equal(__builtin_ia32_stmxcsr() & 0xffc0u, 0xffc0);
+    __builtin_ia32_ldmxcsr(word);
+    assert_int_equal(slurp(&f, have, sizeof(have)), n);
+    assert_memory_equal(want, have, n);
+    gyre_store_close(store);
+    tear_down(&f);
+#endif
+    (void)state;
+}
+
+/* Steps are whole numbers as JSON has them; near 2^64 the next would be 0. */
+static void test_a_step_beyond_2_63(void **state)
+{
+    static char bytes[1 << 20], text[1 << 16];
+    static const char mark[] = "\"gyre.step\":\"";
+    fixture f;
+    gyre_store *store = set_up(&f, 1);
+    gyre_error error;
+    uint64_t length;
+    size_t n, cut;
+    char *at;
+
+    (void)state;
+    must_export(&f, store, 0);
+    gyre_store_close(store);
+    n = slurp(&f, bytes, sizeof(bytes));
+    memcpy(&length, bytes, sizeof(length));
+    assert_true(length < sizeof(text) - 64);
+    memcpy(text, bytes + 8, length);
+    at = strstr(text, mark);
+    assert_non_null(at);
+    cut = (size_t)(at - text) + strlen(mark);
+    assert_memory_equal(text + cut, "1\"", 2);
+    snprintf(text + cut, sizeof(text) - cut, "9223372036854775808%.*s",
+             (int)(length - cut - 1), bytes + 8 + cut + 1);
+    make_file(f.file, text, bytes + 8 + length, n - 8 - length);
+    assert_int_equal(import(&f, f.path, &error), GYRE_FORMAT);
+    unit_assert_text(&error, "below 2^63, not \"9223372036854775808\"");
+    tear_down(&f);
+}
+
 /* "exp_avg/w" is a tensor, and also slot exp_avg of tensor w: refused, unless
  * it is for parameters only. */
 static void test_names_that_collide(void **state)
@@ -574,6 +668,23 @@ static void test_damaged_store_is_not_exported(void **state)
     tear_down(&f);
 }
 
+/* Written whole, and then it cannot have the name: nothing of it stays. */
+static void test_a_name_that_cannot_be_had(void **state)
+{
+    fixture f;
+    gyre_store *store = set_up(&f, 0);
+    gyre_error error;
+
+    (void)state;
+    mkdir(f.file, 0700);
+    assert_int_equal(gyre_store_export(store, f.file, 0, NULL, NULL, &error),
+                     GYRE_IO);
+    unit_assert_text(&error, "cannot rename");
+    assert_int_equal(care_files(f.folder), 2);
+    gyre_store_close(store);
+    tear_down(&f);
+}
+
 static void test_disk_full(void **state)
 {
     fixture f;
@@ -672,9 +783,12 @@ int main(void)
         cmocka_unit_test(test_other_dtypes),
         cmocka_unit_test(test_refused_imports),
         cmocka_unit_test(test_names_that_collide),
+        cmocka_unit_test(test_control_word_of_the_host),
+        cmocka_unit_test(test_a_step_beyond_2_63),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_damaged_store_is_not_exported),
+        cmocka_unit_test(test_a_name_that_cannot_be_had),
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_killed_import),
     };

@@ -9,6 +9,8 @@
 
 #include "fixture.h"
 
+#include "store/chunk.h"
+#include "store/compute.h"
 #include "store/worker.h"
 
 #include <gyre/trace.h>
