@@ -337,7 +337,7 @@ f "run" "options?: table" "table FAIL" [[
 Run it on threads and compare with the definition of attention: ok, ledger_ok,
 and tensors by name with ok, max_abs_error, max_rel_error and bound.  Options
 kernel (count, f64, f32, bf16, opencl, cuda; by dtype), seed, delay (seconds, at
-most, before everything), workers (threads a rank; cores over ranks).]]
+most 1, before everything), workers (threads a rank; cores over ranks).]]
 f "text" "pass?: string" "string FAIL" "All of it, as gyre-plan(5) says."
 f "save" "path: string, options?: table" "true FAIL" [[
 Write a file; options pass and binary.]]

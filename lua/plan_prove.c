@@ -234,7 +234,11 @@ int gl_attention_run(lua_State *L)
         gl_check_fields(L, 2, "plan:run", names);
         options.kernel = gl_text(L, 2, "kernel");
         how.seed = (uint64_t)gl_integer(L, 2, "seed", 1, 0, LUA_MAXINTEGER);
-        options.delay = (uint64_t)(gl_number(L, 2, "delay", 0) * 1e9);
+        double delay = gl_number(L, 2, "delay", 0);
+        if (!(delay >= 0 && delay <= 1))
+            return luaL_error(L, "plan:run: delay is %f seconds: 0 to 1",
+                              delay);
+        options.delay = (uint64_t)(delay * 1e9);
         options.delay_seed = how.seed;
         options.workers =
             (uint32_t)gl_integer(L, 2, "workers", 0, 0, UINT32_MAX);

@@ -114,7 +114,8 @@ typedef struct gyre_attention_options {
     double dropout; /* 0 <= p < 1 */
     uint64_t seed;  /* of dropout: a pair (batch, head, q, k) is kept or not,
                        whatever the schedule */
-    const float *slopes; /* [heads] of ALiBi: - slope |q - k|; or NULL */
+    const float *slopes; /* [heads] of ALiBi, finite: - slope |q - k|; or NULL
+                          */
     uint64_t delay;      /* ns at most before each computing op, for tests */
     uint64_t delay_seed;
     /* To time a schedule on a machine that is too small for it: above 0, ATT

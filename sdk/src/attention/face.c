@@ -2,6 +2,7 @@
 /* gyre_attention: plans, executors of the ranks that are here, threads. */
 #include "attention/face.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- options ------------------------------------------------------------- */
@@ -229,6 +230,12 @@ static gyre_status keep_slopes(gyre_attention *a,
     if (options->slopes == NULL)
         return GYRE_OK;
     uint32_t heads = a->plans[0]->problem.heads;
+    for (uint32_t h = 0; h < heads; h++)
+        if (!isfinite(options->slopes[h]))
+            return gyre_fail(error, GYRE_RANGE,
+                             "attention options: slope of head %u is %g: it "
+                             "must be finite",
+                             h, (double)options->slopes[h]);
     a->slopes = gyre_alloc(a->context, heads, sizeof(float));
     if (a->slopes == NULL)
         return no_memory(error);

@@ -34,16 +34,33 @@ static const char *environment_path(void)
 }
 
 /* "option: /a; GYRE_PLUGIN_PATH: /b:/c; installed: /d". */
+/* What does not fit ends in "...": a folder that is not named was looked in,
+ * too. */
+enum { PLACE = 120 };
+
+static int shown(const char *list)
+{
+    return strlen(list) > PLACE ? PLACE - 3 : PLACE;
+}
+
+static const char *dots(const char *list)
+{
+    return strlen(list) > PLACE ? "..." : "";
+}
+
 static void places(gyre_context *context, char *text, size_t size)
 {
     const char *option = gyre_context_plugin_path(context);
+    const char *given = environment_path();
 
+    option = option != NULL ? option : "not set";
+    given = given[0] != '\0' ? given : "not set";
     snprintf(text, size,
-             "option plugin_path: %.120s; GYRE_PLUGIN_PATH: %.120s; "
-             "installed: %.120s",
-             option != NULL ? option : "not set",
-             environment_path()[0] != '\0' ? environment_path() : "not set",
-             GYRE_PLUGIN_DIR);
+             "option plugin_path: %.*s%s; GYRE_PLUGIN_PATH: %.*s%s; "
+             "installed: %.*s%s",
+             shown(option), option, dots(option), shown(given), given,
+             dots(given), shown(GYRE_PLUGIN_DIR), GYRE_PLUGIN_DIR,
+             dots(GYRE_PLUGIN_DIR));
 }
 
 /* ---- folders --------------------------------------------------------- */

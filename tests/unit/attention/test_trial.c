@@ -131,12 +131,35 @@ static void a_scale_is_finite_in_its_sums(void **state)
     unit_memory_check(&memory);
 }
 
+/* Nor a slope that is none: it makes NaN of every row of its head. */
+static void slopes_are_finite(void **state)
+{
+    (void)state;
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    gyre_trial trial;
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        gyre_error error = {0};
+        const float slopes[] = {0.5f, bad[i]};
+        trial_case c = small;
+        c.heads = 2;
+        c.slopes = slopes;
+        assert_int_equal(run_scaled(context, &c, 0, &trial, &error),
+                         GYRE_RANGE);
+        assert_non_null(strstr(error.text, "slope of head 1"));
+    }
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_narrow_wire_widens_by_its_own_casts),
         cmocka_unit_test(what_is_not_finite_is_not_right),
         cmocka_unit_test(a_scale_is_finite_in_its_sums),
+        cmocka_unit_test(slopes_are_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,11 @@ local own = with { schedule = gather, name = "own", pass = "forward" }
 local plan = assert(gyre.plan(own))
 tap.ok(plan:prove().ok, "a function's plan is right")
 tap.ok(plan:run().ok, "and runs")
+for _, delay in ipairs { -1, 2, 1e300, 0 / 0 } do
+    tap.raises("delay is .* seconds: 0 to 1",
+               "a delay of " .. delay .. " s is refused", plan.run, plan,
+               { delay = delay })
+end
 tap.raises("kernel opencl is for dtype f32 or bf16, the plan has f64",
            "a device takes what it can", plan.run, plan, { kernel = "opencl" })
 tap.raises("good until", "the builder is over with the function",
