@@ -33,7 +33,6 @@ static const char *environment_path(void)
     return path != NULL ? path : "";
 }
 
-/* "option: /a; GYRE_PLUGIN_PATH: /b:/c; installed: /d". */
 /* What does not fit ends in "...": a folder that is not named was looked in,
  * too. */
 enum { PLACE = 120 };
@@ -48,6 +47,7 @@ static const char *dots(const char *list)
     return strlen(list) > PLACE ? "..." : "";
 }
 
+/* "option: /a; GYRE_PLUGIN_PATH: /b:/c; installed: /d". */
 static void places(gyre_context *context, char *text, size_t size)
 {
     const char *option = gyre_context_plugin_path(context);
