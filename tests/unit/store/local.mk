@@ -30,6 +30,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_residual \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
+	tests/unit/store/test_safetensors_fail \
 	tests/unit/store/test_skip \
 	tests/unit/store/test_spike \
 	tests/unit/store/test_spill \
@@ -41,8 +42,10 @@ slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
 slow_tests += tests/unit/store/test_near
 # Programs are built at run time: minutes under valgrind.
 slow_tests += tests/unit/store/test_device
-# A child that ends in mid-import holds memory, which valgrind calls an error.
-slow_tests += tests/unit/store/test_safetensors
+# A child that ends in mid-import holds memory, which valgrind calls an error;
+# all the rest of it takes seconds there.
+slow_tests += tests/unit/store/test_safetensors \
+	tests/unit/store/test_safetensors_fail
 
 tests_unit_store_test_codecs_LDADD = $(store_LDADD)
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
@@ -68,7 +71,8 @@ tests_unit_store_test_spill_LDADD = $(store_LDADD)
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
 tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
-EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h
+EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h \
+	tests/unit/store/exchange.h
 
 # Gradients born on a device.
 check_PROGRAMS += tests/unit/store/test_birth \
