@@ -10,6 +10,7 @@ store_LDADD = tests/unit/store/libfixture.la $(LDADD) -lm
 check_PROGRAMS += \
 	tests/unit/store/test_codecs \
 	tests/unit/store/test_commit \
+	tests/unit/store/test_compressor \
 	tests/unit/store/test_device \
 	tests/unit/store/test_early \
 	tests/unit/store/test_emulated \
@@ -49,6 +50,7 @@ slow_tests += tests/unit/store/test_safetensors \
 
 tests_unit_store_test_codecs_LDADD = $(store_LDADD)
 tests_unit_store_test_commit_LDADD = $(store_LDADD)
+tests_unit_store_test_compressor_LDADD = $(store_LDADD)
 tests_unit_store_test_device_LDADD = $(store_LDADD)
 tests_unit_store_test_early_LDADD = $(store_LDADD)
 tests_unit_store_test_emulated_LDADD = $(store_LDADD)
@@ -71,8 +73,8 @@ tests_unit_store_test_spill_LDADD = $(store_LDADD)
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
 tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
-EXTRA_DIST += tests/unit/store/care.h tests/unit/store/damage.h \
-	tests/unit/store/exchange.h
+EXTRA_DIST += tests/unit/store/care.h tests/unit/store/compressed.h \
+	tests/unit/store/damage.h tests/unit/store/exchange.h
 
 # Gradients born on a device.
 check_PROGRAMS += tests/unit/store/test_birth \
