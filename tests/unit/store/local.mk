@@ -28,6 +28,7 @@ check_PROGRAMS += \
 	tests/unit/store/test_open \
 	tests/unit/store/test_pieces \
 	tests/unit/store/test_plan \
+	tests/unit/store/test_plan_memory \
 	tests/unit/store/test_residual \
 	tests/unit/store/test_return \
 	tests/unit/store/test_safetensors \
@@ -39,8 +40,8 @@ check_PROGRAMS += \
 	tests/unit/store/test_uneven
 
 # Many stores: minutes under valgrind.
-slow_tests += tests/unit/store/test_independence tests/unit/store/test_plan
-slow_tests += tests/unit/store/test_near
+slow_tests += tests/unit/store/test_independence tests/unit/store/test_near \
+	tests/unit/store/test_plan tests/unit/store/test_plan_memory
 # Programs are built at run time: minutes under valgrind.
 slow_tests += tests/unit/store/test_device
 # A child that ends in mid-import holds memory, which valgrind calls an error;
@@ -66,6 +67,7 @@ tests_unit_store_test_open_LDADD = $(store_LDADD)
 tests_unit_store_test_residual_LDADD = $(store_LDADD)
 tests_unit_store_test_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_plan_LDADD = $(store_LDADD)
+tests_unit_store_test_plan_memory_LDADD = $(store_LDADD)
 tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
 tests_unit_store_test_spike_LDADD = $(store_LDADD)
@@ -74,7 +76,8 @@ tests_unit_store_test_stream_LDADD = $(store_LDADD)
 tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
 EXTRA_DIST += tests/unit/store/care.h tests/unit/store/compressed.h \
-	tests/unit/store/damage.h tests/unit/store/exchange.h
+	tests/unit/store/damage.h tests/unit/store/exchange.h \
+	tests/unit/store/planned.h
 
 # Gradients born on a device.
 check_PROGRAMS += tests/unit/store/test_birth \
