@@ -81,12 +81,17 @@ EXTRA_DIST += tests/unit/store/care.h tests/unit/store/compressed.h \
 
 # Gradients born on a device.
 check_PROGRAMS += tests/unit/store/test_birth \
-	tests/unit/store/test_birth_lost tests/unit/store/test_born
+	tests/unit/store/test_birth_lost tests/unit/store/test_birth_pieces \
+	tests/unit/store/test_born
 tests_unit_store_test_birth_lost_LDADD = $(store_LDADD)
 tests_unit_store_test_birth_SOURCES = tests/unit/born.h \
-	tests/unit/store/test_birth.c
+	tests/unit/store/birth.h tests/unit/store/test_birth.c
 tests_unit_store_test_birth_LDADD = $(store_LDADD)
+tests_unit_store_test_birth_pieces_SOURCES = tests/unit/born.h \
+	tests/unit/store/birth.h tests/unit/store/test_birth_pieces.c
+tests_unit_store_test_birth_pieces_LDADD = $(store_LDADD)
 tests_unit_store_test_born_SOURCES = tests/unit/born.h \
 	tests/unit/store/test_born.c
 tests_unit_store_test_born_LDADD = $(store_LDADD)
-slow_tests += tests/unit/store/test_birth tests/unit/store/test_born
+slow_tests += tests/unit/store/test_birth tests/unit/store/test_birth_pieces \
+	tests/unit/store/test_born
