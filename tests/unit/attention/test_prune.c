@@ -2,14 +2,13 @@
 /* What the prune pass leaves out: halves of a zigzag ring, all but the halo of
  * a window, what documents do not share. */
 #include "../unit.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include "plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static gyre_context *context;
 
 static const double MiB = 1024.0 * 1024.0;
 
@@ -182,8 +181,6 @@ static void both_ends_of_a_transfer_lose_their_pattern(void **state)
 
 int main(void)
 {
-    unit_memory memory = {0};
-    context = unit_context(&memory);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_descending_zigzag_ring_sends_a_quarter_less),
         cmocka_unit_test(a_window_leaves_the_halo),
@@ -191,7 +188,5 @@ int main(void)
         cmocka_unit_test(memory_shrinks_with_what_comes),
         cmocka_unit_test(both_ends_of_a_transfer_lose_their_pattern),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gyre_context_destroy(context);
-    return failed || memory.bytes != 0;
+    return in_context(tests);
 }
