@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bytes of the schedules as the plans hold them, op by op: the published table,
- * what a mask leaves out, nodes, uneven heads.  Closed forms: test_forms.
+ * nodes, uneven heads.  What a mask leaves out: test_prune; closed forms:
+ * test_forms.
  */
 #include "../unit.h"
 #include "in_context.h"
@@ -112,105 +113,7 @@ static void test_table(void **state)
     }
 }
 
-/* ---- what drop=dead leaves out ------------------------------------------- */
-
-static gyre_plan *dropped(schedule_request *q, const char *words)
-{
-    schedule_set(context, q, words);
-    q->request.drop = GYRE_DROP_DEAD;
-    return schedule_plan(context, q);
-}
-
-static gyre_phase_bytes ring_bytes(const gyre_plan *plan, uint32_t rank)
-{
-    gyre_phase_bytes bytes[GYRE_PLAN_PHASES];
-    uint32_t count = 0;
-
-    assert_int_equal(gyre_plan_rank_bytes(plan, rank, bytes, &count, NULL),
-                     GYRE_OK);
-    assert_int_equal(count, 1);
-    return bytes[0];
-}
-
-/* The second half of a block is of no use beyond rank 0: a quarter less in all;
- * a rank sends 992 to 1984 MiB, and rank 0 still receives everything. */
-static void test_half_drop(void **state)
-{
-    static const gyre_mask causal = {.size = sizeof(causal), .causal = 1};
-
-    (void)state;
-    for (uint32_t kv = 8; kv <= 32; kv += 24) {
-        int64_t mib = (int64_t)kv * 1048576 / 32, least = INT64_MAX, most = 0;
-        schedule_request q;
-
-        schedule_table(&q, kv);
-        q.request.mask = &causal;
-        gyre_plan *plan = dropped(&q, "ring direction=descending");
-
-        assert_int_equal(schedule_sent(plan, "ring"), 1488 * mib * 32);
-        for (uint32_t r = 0; r < 32; r++) {
-            int64_t sent = (int64_t)ring_bytes(plan, r).sent;
-
-            least = sent < least ? sent : least;
-            most = sent > most ? sent : most;
-        }
-        assert_int_equal(least, 992 * mib);
-        assert_int_equal(most, 1984 * mib);
-        assert_int_equal(ring_bytes(plan, 0).received, 1984 * mib);
-        gyre_plan_free(plan);
-    }
-}
-
-/* A window of one block leaves the hop to the neighbour: 1 of P - 1. */
-static void test_halo(void **state)
-{
-    const gyre_mask window = {
-        .size = sizeof(window), .causal = 1, .window = 16};
-    schedule_request q;
-
-    (void)state;
-    memset(&q, 0, sizeof(q));
-    q.request.ranks = 8;
-    q.request.heads = 2;
-    q.request.head_dim = 4;
-    q.request.tokens = 8 * 16;
-    q.request.layout = GYRE_LAYOUT_CONTIGUOUS;
-    q.request.mask = &window;
-    gyre_plan *plan = dropped(&q, "ring");
-
-    /* All but the last rank pass their own 16 rows of K and V on, once. */
-    assert_int_equal(schedule_sent(plan, "ring"), 7 * 16 * 2 * 2 * 4 * 4);
-    gyre_plan_free(plan);
-}
-
-/* Documents as long as a block: nothing is sent at all. */
-static void test_documents_apart(void **state)
-{
-    static const uint64_t bounds[] = {0, 16, 32, 48, 64};
-    static const gyre_documents packed = {bounds, 4, 0};
-    static const gyre_mask mask = {.size = sizeof(mask),
-                                   .causal = 1,
-                                   .document_count = 1,
-                                   .documents = &packed};
-
-    (void)state;
-    for (uint32_t pass = 0; pass < 2; pass++) {
-        schedule_request q;
-
-        memset(&q, 0, sizeof(q));
-        q.request.ranks = 4;
-        q.request.heads = 2;
-        q.request.head_dim = 4;
-        q.request.tokens = 64;
-        q.request.layout = GYRE_LAYOUT_CONTIGUOUS;
-        q.request.mask = &mask;
-        q.request.pass = pass;
-        gyre_plan *plan = dropped(&q, "double-ring window=2");
-
-        assert_int_equal(schedule_sent(plan, NULL), 0);
-        gyre_plan_free(plan);
-    }
-}
+/* ---- nodes and heads ----------------------------------------------------- */
 
 /* Eight ranks on nodes of four: of a ring two hops in eight cross, of a double
  * ring with a window a node only the outer ring, of an all-gather four in
@@ -297,9 +200,9 @@ static void test_uneven_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table), cmocka_unit_test(test_half_drop),
-        cmocka_unit_test(test_halo),  cmocka_unit_test(test_documents_apart),
-        cmocka_unit_test(test_nodes), cmocka_unit_test(test_uneven_heads),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_uneven_heads),
     };
 
     return in_context(tests);
