@@ -72,6 +72,8 @@ tests_unit_store_test_return_LDADD = $(store_LDADD)
 tests_unit_store_test_skip_LDADD = $(store_LDADD)
 tests_unit_store_test_spike_LDADD = $(store_LDADD)
 tests_unit_store_test_spill_LDADD = $(store_LDADD)
+tests_unit_store_test_stream_SOURCES = tests/unit/store/probe.c \
+	tests/unit/store/probe.h tests/unit/store/test_stream.c
 tests_unit_store_test_stream_LDADD = $(store_LDADD)
 tests_unit_store_test_uneven_LDADD = $(store_LDADD)
 
