@@ -104,9 +104,14 @@ static void test_kappa_goes_into_what_is_stored(void **state)
 static void test_in_place_there_is_one_version(void **state)
 {
     world *w = *state;
+    const gyre_layout *layout;
 
     w->spec.in_place = 1;
     fixture_create(&w->f, &w->m, &w->spec, NULL);
+    layout = &w->f.store->layout;
+    for (uint64_t c = 0; c < layout->train_chunks; c++)
+        assert_int_equal(
+            gyre_layout_versions(layout, gyre_layout_residual(layout, c)), 1);
     for (uint64_t seed = 1; seed < 4; seed++) {
         put_all(w->f.store, seed);
         good(&w->f, gyre_store_mark_dirty(w->f.store, &w->f.error));
