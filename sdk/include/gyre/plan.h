@@ -296,10 +296,10 @@ typedef struct gyre_plan_rates {
     size_t size;
     double flops;   /* of ATT and GRD, per second */
     double memory;  /* of all other ops, bytes per second */
-    double link;    /* of a rank, each way, bytes per second */
+    double link;    /* of a node, each way, bytes per second */
     double latency; /* of a group, seconds */
-    /* Above 1: rank r is on node r / node; what travels within a node does so
-     * at near_link beside `link`, which is then between nodes. */
+    /* Above 1: rank r is on node r / node, else on one of its own.  What
+     * travels within a node has a link of its rank with near_link instead. */
     double near_link;
     uint32_t node;
     uint32_t reserved;
@@ -307,10 +307,12 @@ typedef struct gyre_plan_rates {
 
 /*
  * The walk of all ranks by time: a unit begins when its lane and all it waits
- * for are done; a group ends a transfer's time after all its partners began.
- * Links are not shared.  Sorted by rank, then as gyre_plan_walk.  *total: the
- * end of the last.  Any thread.  Errors: NO_MEMORY; PLAN for a plan that
- * deadlocks or whose transfers do not match; INVALID for a rate of 0 or below.
+ * for are done; a group ends when the last of its transfers does.  A transfer
+ * is ready when both groups have begun, then has its turn on the link that it
+ * leaves by and on that by which it comes.  Sorted by rank, then as
+ * gyre_plan_walk.  *total: the end of the last.  Any thread.  Errors:
+ * NO_MEMORY; PLAN for a plan that deadlocks or whose transfers do not match;
+ * INVALID for a rate of 0 or below.
  */
 GYRE_API gyre_status gyre_plan_time(const gyre_plan *plan,
                                     const gyre_plan_rates *rates,

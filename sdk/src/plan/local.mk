@@ -38,6 +38,8 @@ plan_sources = \
 	sdk/src/plan/save.c \
 	sdk/src/plan/text.c \
 	sdk/src/plan/time.c \
+	sdk/src/plan/time.h \
+	sdk/src/plan/time_graph.c \
 	sdk/src/plan/value.c \
 	sdk/src/plan/visit.c
 

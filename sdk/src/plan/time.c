@@ -4,43 +4,42 @@
  *
  *     begin(u) = max(end of the one before on its lane, ends of what it waits
  *                    for)
- *     end(u)   = begin(u) + cost                      of a compute op
- *              = max(begin of it and its partners) + cost      of a group
+ *     end(u)   = begin(u) + cost                         of a compute op
+ *              = last of its transfers + latency         of a group
  *
- * Nodes are the units of all ranks in one list; a queue holds those whose time
- * is known, so that each edge is walked once.
+ * A transfer is ready when both of its groups have begun.  From then on it has
+ * its turn at two ports: where it leaves and where it comes in.  Ports serve in
+ * the order of readiness and each for itself, which for even traffic ends when
+ * flows that share a link would.
+ *
+ * Things happen in the order of time: a heap holds the begins and ends that are
+ * known, one at most for each unit.
  */
-#include "plan/plan.h"
+#include "plan/time.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* An end of a transfer.  Sorted, the k-th PUT of a (src, dst, channel) stands
- * as far from their first as the k-th GET. */
-typedef struct transfer {
-    uint64_t key; /* src, dst, channel */
-    uint32_t get; /* 0 PUT, 1 GET */
-    uint32_t node;
-} transfer;
+typedef struct event {
+    double at;
+    uint64_t order; /* of those at one time: as they became known */
+    uint32_t unit;
+    bool ends;
+} event;
 
-typedef struct node {
-    double begin, end;
-    uint32_t waits;    /* units that are not done yet */
-    uint32_t partners; /* of transfers, that have not begun yet */
-    uint32_t begun, ended;
-} node;
+/* When a port has served all that is ready. */
+typedef struct port {
+    double out, in;
+} port;
 
 typedef struct clock_work {
+    gyre_time_graph graph;
     const gyre_plan *plan;
     const gyre_plan_rates *rates;
-    gyre_context *context;
-    uint32_t *first; /* [ranks + 1] node of unit 0 */
-    node *nodes;
-    uint32_t *after_first, *after; /* who waits for a node: [nodes + 1], list */
-    uint32_t *mate_first, *mates;  /* the partners of a node, once a transfer */
-    transfer *transfers;
-    uint32_t *queue;
-    uint32_t node_count, edge_count, transfer_count, queued;
+    uint32_t of_node; /* ranks of a node */
+    port *far, *near; /* by node, by rank */
+    event *heap;
+    uint32_t heap_count, ended;
+    uint64_t known;
 } clock_work;
 
 /* ---- what things take ---------------------------------------------------- */
@@ -66,261 +65,109 @@ static double op_seconds(const gyre_plan *plan, const gyre_plan_rates *rates,
     return bytes / rates->memory;
 }
 
-/* Both ways and both kinds of link side by side: the slowest counts. */
-static double transfer_seconds(const clock_work *w, uint32_t rank,
-                               const gyre_plan_unit *unit)
-{
-    const gyre_plan_program *p = &w->plan->programs[rank];
-    uint32_t of_node = w->rates->node > 1 ? w->rates->node : 1;
-    double seconds[2][2] = {{0, 0}, {0, 0}}, most = 0; /* near, get */
-    for (uint32_t i = 0; i < unit->count; i++) {
-        const gyre_plan_op *op = &p->ops[unit->first + i];
-        bool near = op->view[1] / of_node == rank / of_node;
-        seconds[near][op->code == GYRE_OP_GET] +=
-            (double)gyre_view_bytes(w->plan, p, op->view[0]) /
-            (near ? w->rates->near_link : w->rates->link);
-    }
-    for (uint32_t i = 0; i < 4; i++)
-        most = seconds[i / 2][i % 2] > most ? seconds[i / 2][i % 2] : most;
-    return most;
-}
-
+/* Of a unit that computes. */
 static double unit_seconds(const clock_work *w, uint32_t rank, uint32_t u)
 {
-    const gyre_plan_program *p = &w->plan->programs[rank];
-    const gyre_plan_unit *unit = &p->units[u];
-    if (unit->group == GYRE_NO_VIEW) {
-        double sum = 0;
-        for (uint32_t i = 0; i < unit->count; i++) {
-            gyre_plan_step step;
-            gyre_plan_step_fill(w->plan, rank, u, unit->first + i, &step);
-            sum += op_seconds(w->plan, w->rates, &step);
-        }
-        return sum;
+    const gyre_plan_unit *unit = &w->plan->programs[rank].units[u];
+    double sum = 0;
+    for (uint32_t i = 0; i < unit->count; i++) {
+        gyre_plan_step step;
+        gyre_plan_step_fill(w->plan, rank, u, unit->first + i, &step);
+        sum += op_seconds(w->plan, w->rates, &step);
     }
-    return w->rates->latency + transfer_seconds(w, rank, unit);
+    return sum;
 }
 
-/* ---- edges --------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------- */
 
-static gyre_status no_memory(const clock_work *w, gyre_error *error)
+static bool sooner(const event *a, const event *b)
 {
-    return gyre_fail(error, GYRE_NO_MEMORY, "plan '%s': no memory to time it",
-                     w->plan->name);
+    return a->at < b->at || (a->at <= b->at && a->order < b->order);
 }
 
-static gyre_status count_nodes(clock_work *w, gyre_error *error)
+static void push(clock_work *w, uint32_t unit, bool ends, double at)
 {
-    uint32_t ranks = w->plan->problem.ranks;
-    w->first = gyre_alloc_zero(w->context, (size_t)ranks + 1, sizeof(uint32_t));
-    if (w->first == NULL)
-        return no_memory(w, error);
-    for (uint32_t r = 0; r < ranks; r++) {
-        const gyre_plan_program *p = &w->plan->programs[r];
-        w->first[r + 1] = w->first[r] + p->unit_count;
-        for (uint32_t g = 0; g < p->group_count; g++)
-            w->transfer_count += p->groups[g].count;
-    }
-    w->node_count = w->first[ranks];
-    size_t nodes = w->node_count;
-    w->nodes = gyre_alloc_zero(w->context, nodes + 1, sizeof(node));
-    w->queue = gyre_alloc(w->context, nodes + 1, sizeof(uint32_t));
-    w->after_first = gyre_alloc_zero(w->context, nodes + 2, sizeof(uint32_t));
-    w->mate_first = gyre_alloc_zero(w->context, nodes + 2, sizeof(uint32_t));
-    w->mates =
-        gyre_alloc(w->context, (size_t)w->transfer_count + 1, sizeof(uint32_t));
-    w->transfers =
-        gyre_alloc(w->context, (size_t)w->transfer_count + 1, sizeof(transfer));
-    return w->nodes && w->queue && w->after_first && w->mate_first &&
-                   w->mates && w->transfers
-               ? GYRE_OK
-               : no_memory(w, error);
+    event e = {at, w->known++, unit, ends};
+    uint32_t i = w->heap_count++;
+    for (; i > 0 && sooner(&e, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = e;
 }
 
-/* Edge "to waits for from": counted in the first walk, stored in the second. */
-static void add_edge(clock_work *w, uint32_t from, uint32_t to)
+static event pop(clock_work *w)
 {
-    if (w->after == NULL) {
-        w->after_first[from + 2]++;
-        w->nodes[to].waits++;
-        w->edge_count++;
-    } else {
-        w->after[w->after_first[from + 1]++] = to;
-    }
-}
-
-static gyre_status add_rank_edges(clock_work *w, uint32_t rank,
-                                  gyre_error *error)
-{
-    const gyre_plan_program *p = &w->plan->programs[rank];
-    uint32_t base = w->first[rank], last[GYRE_PLAN_LANES];
-    gyre_plan_order order = {0};
-    if (p->unit_count == 0)
-        return GYRE_OK;
-    gyre_status status = gyre_plan_order_make(w->plan, rank, &order, error);
-    if (status != GYRE_OK)
-        return status;
-    for (int i = 0; i < GYRE_PLAN_LANES; i++)
-        last[i] = GYRE_NO_VIEW;
-    for (uint32_t u = 0; u < p->unit_count; u++) {
-        uint32_t lane = p->units[u].lane;
-        if (last[lane] != GYRE_NO_VIEW)
-            add_edge(w, base + last[lane], base + u);
-        last[lane] = u;
-        for (uint32_t d = order.first[u]; d < order.first[u + 1]; d++)
-            add_edge(w, base + order.deps[d], base + u);
-    }
-    gyre_plan_order_free(&order);
-    return GYRE_OK;
-}
-
-static gyre_status add_edges(clock_work *w, gyre_error *error)
-{
-    gyre_status status = GYRE_OK;
-    for (int pass = 0; pass < 2 && status == GYRE_OK; pass++) {
-        for (uint32_t r = 0; r < w->plan->problem.ranks && status == GYRE_OK;
-             r++)
-            status = add_rank_edges(w, r, error);
-        if (pass == 1 || status != GYRE_OK)
+    event first = w->heap[0], last = w->heap[--w->heap_count];
+    uint32_t i = 0;
+    for (uint32_t child; (child = 2 * i + 1) < w->heap_count; i = child) {
+        if (child + 1 < w->heap_count &&
+            sooner(&w->heap[child + 1], &w->heap[child]))
+            child++;
+        if (!sooner(&w->heap[child], &last))
             break;
-        for (uint32_t n = 0; n < w->node_count; n++)
-            w->after_first[n + 2] += w->after_first[n + 1];
-        w->after =
-            gyre_alloc(w->context, (size_t)w->edge_count + 1, sizeof(uint32_t));
-        if (w->after == NULL)
-            status = no_memory(w, error);
+        w->heap[i] = w->heap[child];
     }
-    return status;
-}
-
-/* ---- partners ------------------------------------------------------------ */
-
-static int by_key(const void *a, const void *b)
-{
-    const transfer *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    if (x->get != y->get)
-        return x->get < y->get ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
-static void gather_transfers(clock_work *w)
-{
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < w->plan->problem.ranks; r++) {
-        const gyre_plan_program *p = &w->plan->programs[r];
-        for (uint32_t u = 0; u < p->unit_count; u++) {
-            const gyre_plan_unit *unit = &p->units[u];
-            for (uint32_t i = 0; unit->group != GYRE_NO_VIEW && i < unit->count;
-                 i++) {
-                const gyre_plan_op *op = &p->ops[unit->first + i];
-                bool get = op->code == GYRE_OP_GET;
-                uint64_t src = get ? op->view[1] : r;
-                uint64_t dst = get ? r : op->view[1];
-                w->transfers[n++] = (transfer){
-                    src << 40 | dst << 16 | op->channel, get, w->first[r] + u};
-            }
-        }
-    }
-}
-
-static uint32_t rank_of(const clock_work *w, uint32_t n)
-{
-    uint32_t r = 0;
-    while (w->first[r + 1] <= n)
-        r++;
-    return r;
-}
-
-/* Pair the k-th PUT with the k-th GET; count or store, as add_edge. */
-static gyre_status pair(clock_work *w, bool store, gyre_error *error)
-{
-    for (uint32_t i = 0; i < w->transfer_count;) {
-        uint32_t puts = 0, all = 0;
-        while (i + all < w->transfer_count &&
-               w->transfers[i + all].key == w->transfers[i].key)
-            puts += !w->transfers[i + all++].get;
-        if (all != 2 * puts)
-            return gyre_fail(
-                error, GYRE_PLAN,
-                "plan '%s': rank %u puts %u times to rank %u, which gets "
-                "%u times: prove the plan",
-                w->plan->name, (uint32_t)(w->transfers[i].key >> 40), puts,
-                (uint32_t)(w->transfers[i].key >> 16 & 0xffffff), all - puts);
-        for (uint32_t k = 0; k < puts; k++) {
-            uint32_t a = w->transfers[i + k].node;
-            uint32_t b = w->transfers[i + puts + k].node;
-            if (store) {
-                w->mates[w->mate_first[a + 1]++] = b;
-                w->mates[w->mate_first[b + 1]++] = a;
-            } else {
-                w->mate_first[a + 2]++;
-                w->mate_first[b + 2]++;
-                w->nodes[a].partners++;
-                w->nodes[b].partners++;
-            }
-        }
-        i += all;
-    }
-    return GYRE_OK;
-}
-
-static gyre_status find_partners(clock_work *w, gyre_error *error)
-{
-    gather_transfers(w);
-    qsort(w->transfers, w->transfer_count, sizeof(transfer), by_key);
-    gyre_status status = pair(w, false, error);
-    if (status != GYRE_OK)
-        return status;
-    for (uint32_t n = 0; n < w->node_count; n++)
-        w->mate_first[n + 2] += w->mate_first[n + 1];
-    return pair(w, true, error);
+    w->heap[i] = last;
+    return first;
 }
 
 /* ---- time ---------------------------------------------------------------- */
 
-static void push_if_ended(clock_work *w, uint32_t n)
+static double serve(double *free, double ready, double seconds)
 {
-    node *at = &w->nodes[n];
-    if (!at->begun || at->partners > 0 || at->ended)
-        return;
-    at->ended = 1;
-    w->queue[w->queued++] = n;
+    *free = (*free > ready ? *free : ready) + seconds;
+    return *free;
 }
 
-/* Its begin is known: tell the partners, and learn of theirs. */
-static void begin_node(clock_work *w, uint32_t n)
+static void move(clock_work *w, const gyre_time_move *m, double ready)
 {
-    node *at = &w->nodes[n];
-    at->begun = 1;
-    at->end = at->begin > at->end ? at->begin : at->end;
-    for (uint32_t i = w->mate_first[n]; i < w->mate_first[n + 1]; i++) {
-        node *mate = &w->nodes[w->mates[i]];
-        mate->partners--;
-        if (at->begin > mate->end)
-            mate->end = at->begin;
-        push_if_ended(w, w->mates[i]);
+    gyre_time_unit *ends[] = {&w->graph.units[m->from], &w->graph.units[m->to]};
+    uint32_t from = ends[0]->rank, to = ends[1]->rank;
+    bool near = from / w->of_node == to / w->of_node;
+    double seconds = m->bytes / (near ? w->rates->near_link : w->rates->link);
+    port *a = near ? &w->near[from] : &w->far[from / w->of_node];
+    port *b = near ? &w->near[to] : &w->far[to / w->of_node];
+    double left = serve(&a->out, ready, seconds);
+    double came = serve(&b->in, ready, seconds);
+    double over = left > came ? left : came;
+    for (int i = 0; i < 2; i++) {
+        ends[i]->end = over > ends[i]->end ? over : ends[i]->end;
+        if (--ends[i]->moves == 0)
+            push(w, i == 0 ? m->from : m->to, true,
+                 ends[i]->end + w->rates->latency);
     }
-    push_if_ended(w, n);
+}
+
+static void begin(clock_work *w, uint32_t n, double at)
+{
+    gyre_time_graph *g = &w->graph;
+    gyre_time_unit *unit = &g->units[n];
+    unit->begin = at;
+    if (unit->moves == 0)
+        push(w, n, true,
+             at + unit_seconds(w, unit->rank, n - g->first[unit->rank]));
+    for (uint32_t i = g->move_first[n]; i < g->move_first[n + 1]; i++)
+        if (++g->moves[g->move_of[i]].begun == 2)
+            move(w, &g->moves[g->move_of[i]], at);
 }
 
 static void run(clock_work *w)
 {
-    for (uint32_t n = 0; n < w->node_count; n++)
-        if (w->nodes[n].waits == 0)
-            begin_node(w, n);
-    for (uint32_t i = 0; i < w->queued; i++) {
-        uint32_t n = w->queue[i], rank = rank_of(w, n);
-        node *at = &w->nodes[n];
-        at->end += unit_seconds(w, rank, n - w->first[rank]);
-        for (uint32_t k = w->after_first[n]; k < w->after_first[n + 1]; k++) {
-            node *next = &w->nodes[w->after[k]];
-            if (at->end > next->begin)
-                next->begin = at->end;
-            if (--next->waits == 0)
-                begin_node(w, w->after[k]);
+    gyre_time_graph *g = &w->graph;
+    for (uint32_t n = 0; n < g->unit_count; n++)
+        if (g->units[n].waits == 0)
+            push(w, n, false, 0);
+    while (w->heap_count > 0) {
+        event e = pop(w);
+        if (!e.ends) {
+            begin(w, e.unit, e.at);
+            continue;
         }
+        g->units[e.unit].end = e.at;
+        w->ended++;
+        for (uint32_t k = g->after_first[e.unit];
+             k < g->after_first[e.unit + 1]; k++)
+            if (--g->units[g->after[k]].waits == 0)
+                push(w, g->after[k], false, e.at);
     }
 }
 
@@ -334,8 +181,8 @@ static gyre_status hand_out(const clock_work *w, gyre_plan_each *each,
                 gyre_plan_step step;
                 gyre_plan_step_fill(w->plan, r, u, p->units[u].first + i,
                                     &step);
-                step.begin = w->nodes[w->first[r] + u].begin;
-                step.end = w->nodes[w->first[r] + u].end;
+                step.begin = w->graph.units[w->graph.first[r] + u].begin;
+                step.end = w->graph.units[w->graph.first[r] + u].end;
                 gyre_status status = each(user, &step, error);
                 if (status != GYRE_OK)
                     return status;
@@ -344,21 +191,31 @@ static gyre_status hand_out(const clock_work *w, gyre_plan_each *each,
     return GYRE_OK;
 }
 
-static void release(clock_work *w)
+/* As the graph says; *last: the end of the last. */
+static gyre_status time_all(clock_work *w, double *last, gyre_error *error)
 {
-    size_t nodes = w->node_count;
-    gyre_free(w->context, w->first, (size_t)w->plan->problem.ranks + 1,
-              sizeof(uint32_t));
-    gyre_free(w->context, w->nodes, nodes + 1, sizeof(node));
-    gyre_free(w->context, w->queue, nodes + 1, sizeof(uint32_t));
-    gyre_free(w->context, w->after_first, nodes + 2, sizeof(uint32_t));
-    gyre_free(w->context, w->after, (size_t)w->edge_count + 1,
-              sizeof(uint32_t));
-    gyre_free(w->context, w->mate_first, nodes + 2, sizeof(uint32_t));
-    gyre_free(w->context, w->mates, (size_t)w->transfer_count + 1,
-              sizeof(uint32_t));
-    gyre_free(w->context, w->transfers, (size_t)w->transfer_count + 1,
-              sizeof(transfer));
+    gyre_context *context = w->plan->context;
+    uint32_t ranks = w->plan->problem.ranks, count = w->graph.unit_count;
+    gyre_status status = GYRE_OK;
+    w->far = gyre_alloc_zero(context, ranks, sizeof(port));
+    w->near = gyre_alloc_zero(context, ranks, sizeof(port));
+    w->heap = gyre_alloc(context, (size_t)count + 1, sizeof(event));
+    if (w->far == NULL || w->near == NULL || w->heap == NULL)
+        status = gyre_time_no_memory(w->plan, error);
+    if (status == GYRE_OK) {
+        run(w);
+        if (w->ended < count)
+            status = gyre_fail(error, GYRE_PLAN,
+                               "plan '%s' deadlocks: %u of %u units never end: "
+                               "prove the plan",
+                               w->plan->name, count - w->ended, count);
+    }
+    for (uint32_t n = 0; status == GYRE_OK && n < count; n++)
+        *last = w->graph.units[n].end > *last ? w->graph.units[n].end : *last;
+    gyre_free(context, w->far, ranks, sizeof(port));
+    gyre_free(context, w->near, ranks, sizeof(port));
+    gyre_free(context, w->heap, (size_t)count + 1, sizeof(event));
+    return status;
 }
 
 gyre_status gyre_plan_time(const gyre_plan *plan, const gyre_plan_rates *given,
@@ -372,28 +229,17 @@ gyre_status gyre_plan_time(const gyre_plan *plan, const gyre_plan_rates *given,
           rates.latency >= 0 && (rates.node <= 1 || rates.near_link > 0)))
         return gyre_fail(error, GYRE_INVALID,
                          "rates must be above 0, and latency 0 or above");
-    clock_work w = {.plan = plan, .rates = &rates, .context = plan->context};
-    gyre_status status = count_nodes(&w, error);
-    if (status == GYRE_OK)
-        status = add_edges(&w, error);
-    if (status == GYRE_OK)
-        status = find_partners(&w, error);
-    if (status == GYRE_OK) {
-        run(&w);
-        if (w.queued < w.node_count)
-            status =
-                gyre_fail(error, GYRE_PLAN,
-                          "plan '%s' deadlocks: %u of %u units never end: "
-                          "prove the plan",
-                          plan->name, w.node_count - w.queued, w.node_count);
-    }
+    clock_work w = {.plan = plan,
+                    .rates = &rates,
+                    .of_node = rates.node > 1 ? rates.node : 1};
     double last = 0;
-    for (uint32_t n = 0; status == GYRE_OK && n < w.node_count; n++)
-        last = w.nodes[n].end > last ? w.nodes[n].end : last;
+    gyre_status status = gyre_time_graph_make(plan, &w.graph, error);
+    if (status == GYRE_OK)
+        status = time_all(&w, &last, error);
     if (status == GYRE_OK && each != NULL)
         status = hand_out(&w, each, user, error);
     if (status == GYRE_OK && total != NULL)
         *total = last;
-    release(&w);
+    gyre_time_graph_free(&w.graph);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "../unit.h"
 #include "hand.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static gyre_plan *make(gyre_context *context, const gyre_plan_spec *spec)
@@ -132,6 +133,60 @@ static void a_ring_takes_the_longer_of_both(void **state)
     check_ring_time(context, 1, 100, 2);
     check_ring_time(context, 100, 1, 4);
     check_ring_time(context, 1, 100, 4);
+    gyre_context_destroy(context);
+    unit_memory_check(&memory);
+}
+
+/* Everybody's KV to the rank two on and, in a group of its own lane each, on to
+ * the next. */
+static void emit_across(void *user, uint32_t pass, uint32_t rank,
+                        const gyre_plan_host *host, gyre_builder *b)
+{
+    uint32_t groups = *(uint32_t *)user;
+    (void)pass;
+    for (uint32_t i = 0; i < groups; i++) {
+        gyre_plan_slot slot = {.kind = GYRE_VALUE_KV,
+                               .rows = host->owned(b, GYRE_SIDE_KV, rank),
+                               .h1 = 2,
+                               .buf = GYRE_NEW_BUF};
+        uint32_t mine = host->whole(b, host->slot(b, &slot));
+        slot.rows = host->owned(b, GYRE_SIDE_KV, (rank + 2) % 4);
+        uint32_t other = host->whole(b, host->slot(b, &slot));
+        host->begin(b, 1 + i, "x", GYRE_PATTERN_NONE);
+        host->put(b, mine, (rank + 2) % 4, i);
+        host->get(b, other, (rank + 2) % 4, i);
+        host->end(b);
+    }
+}
+
+/* What goes over one link at once takes turns: groups of a rank, and ranks of a
+ * node. */
+static void a_link_is_shared(void **state)
+{
+    (void)state;
+    unit_memory memory = {0};
+    gyre_context *context = unit_context(&memory);
+    gyre_plan_spec spec = hand_spec(4, 64);
+    spec.emit = emit_across;
+    for (uint32_t groups = 1; groups <= 3; groups++)
+        for (uint32_t node = 1; node <= 4; node *= 2) {
+            spec.user = &groups;
+            gyre_plan *plan = make(context, &spec);
+            gyre_plan_rates rates = {.size = sizeof(rates),
+                                     .flops = 1,
+                                     .memory = 1,
+                                     .link = 4,
+                                     .latency = 0.5,
+                                     .near_link = 8,
+                                     .node = node};
+            double total, one = 16 * 12 * 4;
+            double want = groups * (node == 4 ? one / 8 : node * one / 4);
+            assert_int_equal(
+                gyre_plan_time(plan, &rates, NULL, NULL, &total, NULL),
+                GYRE_OK);
+            assert_true(fabs(total - want - 0.5) < 1e-9 * want);
+            gyre_plan_free(plan);
+        }
     gyre_context_destroy(context);
     unit_memory_check(&memory);
 }
@@ -330,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_is_walked_and_spelt_out),
         cmocka_unit_test(a_ring_takes_the_longer_of_both),
+        cmocka_unit_test(a_link_is_shared),
         cmocka_unit_test(what_never_ends_has_no_time),
         cmocka_unit_test(units_wait_for_lane_and_data),
         cmocka_unit_test(a_diff_names_what_is_not_shared),
