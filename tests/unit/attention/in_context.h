@@ -16,8 +16,13 @@ static unit_memory context_memory;
 static inline int in_context_begin(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    /* Counting takes a third more time there, and its lock hides races. */
+    return gyre_context_create(NULL, &context, NULL) != GYRE_OK;
+#else
     context = unit_context(&context_memory);
     return 0;
+#endif
 }
 
 /* cmocka returns what tests say, not what the end of a group says. */
