@@ -36,7 +36,7 @@ end
 -- ---- tables that functions take and give ----------------------------------
 
 part("gyre.tensor", "table", "A tensor of a new store.")
-field("name", "string", "unique; may also stand first without its key")
+field("name", "string", "unique; may also be element 1 of the table")
 field("shape", "integer[]", "extents; {} is one element")
 field("group?", "integer", "parameter group, from 1 [1]")
 field("frozen?", "boolean", "parameter only, never updated [false]")
@@ -49,7 +49,7 @@ field("optimizer?", "string|table",
 field("devices?", "integer|string[]", "number, or folders and block files [1]")
 field("weights?", "number[]|string",
       'share of each device, or "measured" [equal]')
-field("chunk_elements?", "integer", "times of 1024 [chosen]")
+field("chunk_elements?", "integer", "a multiple of 1024 [chosen]")
 field("blob_bytes?", "integer", "room for the blob of a commit [64 KiB]")
 field("in_place?", "boolean",
       "half the disk, but a crash in a round loses all [false]")
@@ -66,22 +66,22 @@ codec, parameter = codec } with "*" for all slots [f32] ]])
 field("compressor?", "string|table",
       "of gradients: name, or { name, parameter = value, ... } [none]")
 field("residual?", "string",
-      "what compression left out: committed, volatile or off [committed]")
+      "error feedback: committed, volatile or off [committed]")
 field("spill?", "boolean", "room for gradients on storage [false]")
 field("seed?", "integer", "of stochastic rounding [0]")
 field("compute?", "string|string[]", [[
-beside all devices or each: cpu, opencl[:N], cuda[:N],
+compute device for all devices, or for each: cpu, opencl[:N], cuda[:N],
 emulated:read=RATE,write=RATE [cpu] ]])
-field("link_rate?", "number", "host link, bytes per second [as it is]")
+field("link_rate?", "number", "limit of the host link, bytes per second [none]")
 field("placement?", "string", "of the update: near or host [near]")
 field("gradients?", "string",
       "spilled (if there is room on storage) or memory [spilled]")
 field("allow_inexact?", "boolean",
       "take devices that round division and root wrongly [false]")
 field("endurance?", "number",
-      "bytes that the devices may take in their life [unknown]")
+      "bytes that can be written to the devices in their life [unknown]")
 field("wear_budget?", "integer",
-      "bytes; rounds end when the store has written them [none]")
+      "bytes; rounds are refused once the store has written so many [none]")
 
 part("gyre.open_options", "table", "How a store is opened.")
 field("fast?", "boolean", "do not verify every chunk [false]")
@@ -107,7 +107,7 @@ field("groups?", "table[]",
 field("clip?", "number", "limit of the global norm [none]")
 field("loss_scale?", "number", "a power of two [1]")
 field("micro_batches?", "integer", "[1]")
-field("denominator?", "number", "gradients are sums to be divided by it [1]")
+field("denominator?", "number", "gradients are divided by it [1]")
 field("early?", "boolean",
       "update chunks when their gradients are there; no clip [false]")
 field("dynamic_scale?", "boolean", "the store keeps the loss scale [false]")
@@ -118,7 +118,7 @@ part("gyre.report", "table", "What a round did.")
 field("round", "integer", "attempts so far")
 field("step", "integer", "applied steps so far")
 field("skipped", "boolean", "gradients were not finite; nothing was changed")
-field("committed", "boolean", "on disk for good")
+field("committed", "boolean", "the round is committed on disk")
 field("norm", "number", "of the average gradient, before the clip")
 field("norm_clipped", "number", "after it")
 field("clip_coefficient", "number", "1 when nothing was clipped")
@@ -133,9 +133,9 @@ field("write_bytes?", "integer", "device writes")
 field("padding_bytes?", "integer", "device traffic of grains and labels")
 field("commit_bytes?", "integer", "device writes: record, table, blob")
 field("store_ns?", "integer", "from the first read to the end")
-field("exposed_ns?", "integer", "of it, the script waited")
+field("exposed_ns?", "integer", "the part of it that the script waited")
 field("norm_compressed?", "number",
-      "of what the optimizer saw: after clip and compression")
+      "norm of what the optimizer got: after clip and compression")
 field("ledger?", "gyre.ledger", "bytes of this round")
 
 part("gyre.ledger", "table",
@@ -191,8 +191,8 @@ field("drop?", "string", "none, or dead: what no cell needs [none]")
 -- ---- the module ------------------------------------------------------------
 
 part("gyre", "module", [[
-The module's functions use a context that is made when the first one needs it;
-functions of a context have the same names and use that one.]])
+The module's functions use a context that is made when it is first needed.  A
+context made with gyre.context has methods of the same names.]])
 field("dry_run", "boolean", "the script was given --dry-run")
 field("json_output", "boolean", "it was given --json")
 field("quiet", "boolean", "it was given --quiet")
@@ -205,11 +205,11 @@ f "open_or_create" [[
 path: string, spec: gyre.spec]] "gyre.store, made: boolean FAIL" [[
 Open the store that is there, or make it.]]
 f "plan" "spec: gyre.spec|gyre.plan_spec" "table|gyre.attention_plan FAIL" [[
-Of a gyre.spec: memory, disk and traffic of a store, before anything is
-allocated.  Of a table with schedule or file: the plan of an attention.]]
+For a gyre.spec: memory, disk and traffic of a store, before anything is
+allocated.  For a table with schedule or file: the plan of an attention.]]
 f "plan_run" "plan: table" "" [[
-Declare what a run takes, before it takes it: store (a gyre.spec), path, memory
-({ name = bytes }), steps, compute_seconds (of a step), rate ({ read =,
+Declare what a run will need, before it starts: store (a gyre.spec), path,
+memory ({ name = bytes }), steps, compute_seconds (of a step), rate ({ read =,
 write = } in bytes a second; measured in the store's folder when left out) and
 title.  With --dry-run it prints the plan and ends the script; otherwise it
 returns at once.  gyre.create and gyre.open raise in a dry run.]]
@@ -287,8 +287,8 @@ f "clear_trace" "" "" "Forget them."
 f "close" "" "" ""
 
 part("gyre.store", "object", [[
-A store.  Tensors are named by index from 1 or by name.  Closing loses what is
-not committed.]])
+A store.  A tensor is given by its index from 1 or by its name.  What is not
+committed is lost when the store is closed.]])
 f "info" "" "table FAIL" [[
 round, step, commit, committed_round, committed_step, generation, tensors,
 elements, chunks, chunk_elements, padding_bytes, disk_bytes, blob_capacity,
@@ -306,8 +306,7 @@ tensor: integer|string, slot?: integer|string,
 first?: integer, count?: integer, dtype?: string]] "gyre.array FAIL" [[
 Elements of the parameter, or of a state slot by name or number.]]
 f "bind" "tensor: integer|string, array: gyre.array?" "true FAIL" [[
-Updated values of the tensor go into this array, in its dtype; nil ends it. 
-The
+Updated values of the tensor go into this array, in its dtype; nil ends it.  The
 store keeps the array alive.]]
 f "pull" "" "true FAIL" "Fill every bound array now."
 f "begin" "options?: gyre.round_options" "gyre.round FAIL" "Open a round."
@@ -326,7 +325,8 @@ Write a safetensors file; options parameters_only and progress.]]
 f "close" "" "" ""
 
 part("gyre.attention_plan", "object", [[
-The plans of an attention, one a pass.  Ranks, ops and chunks count from 0.]])
+The plans of an attention, one for each pass.  Ranks, ops and chunks are counted
+from 0.]])
 f "bytes" "" "table FAIL" [[
 forward and backward: total (mean over ranks, sent), memory (largest rank) and
 phases, each with sent and received, each with mean and max.]]
@@ -377,10 +377,10 @@ f "red" "from: integer, to: integer, lane?: integer" "" "Add a sum to another."
 f "cpy" "from: integer, to: integer, lane?: integer" "" [[
 Copy; of a sum, also to another dtype.]]
 f "fin" "from: integer, to: integer, st?: integer, lane?: integer" "" [[
-A sum is complete: normalise and cast it; ST gets the log-sum-exp.]]
+Normalise and cast a complete sum; ST gets the log-sum-exp.]]
 f "dlt" "o: integer, d_o: integer, st: integer, lane?: integer" "" [[
-rowsum(DO * O) into the plane delta of ST.]]
-f "refuse" "text: string" "" "End the plan with this sentence."
+Write rowsum(DO * O) into the plane delta of ST.]]
+f "refuse" "text: string" "" "Refuse to make the plan, with this message."
 
 part("gyre.round", "object", [[
 A round.  Closing one that has not begun to update gives it up.]])
@@ -390,18 +390,19 @@ first?: integer, count?: integer]] "true FAIL" [[
 Give a piece: element 1 of the array is element first of the tensor.  Copied
 before it returns.]]
 f "absent" "tensor: integer|string" "true FAIL" [[
-It has no gradient in this micro-batch.]]
+The tensor has no gradient in this micro-batch.]]
 f "release" "tensor: integer|string" "true FAIL" [[
-Its bound array is read no more; an early update may fill it.]]
+The script reads its bound array no more; an early update may fill it.]]
 f "next" "" "true FAIL" "End a micro-batch, begin the next."
 f "update" "" "gyre.report FAIL" [[
 All gradients are in: take the norm, clip, start.  Returns while chunks
 update.]]
 f "wait" "tensor: integer|string" "true FAIL" [[
-Until its bound array has the new values.]]
+Wait until its bound array has the new values.]]
 f "finish" "blob?: string" "gyre.report FAIL" [[
 Wait for all, and commit with the blob.]]
-f "abort" "" "true FAIL" "As if it had not begun; before update only."
+f "abort" "" "true FAIL" [[
+Give the round up, as if it had not begun; before update only.]]
 f "close" "" "" ""
 
 part("gyre.array", "object", [[
@@ -420,9 +421,9 @@ f "copy" "" "gyre.array" "A new array with the same elements."
 
 part("gyre.progress", "object", "A progress bar.")
 f "update" "done: number, note?: string, total?: number" "" [[
-Where the work stands.]]
-f "add" "n?: number, note?: string" "" "n more [1]."
-f "print" "text: string" "" "A line above the bar."
+Show that so much is done.]]
+f "add" "n?: number, note?: string" "" "Add n [1] to what is done."
+f "print" "text: string" "" "Print a line above the bar."
 f "finish" "" "" "Leave the last state on the terminal."
 f "close" "" "" ""
 

@@ -33,12 +33,18 @@ if HAVE_LUA
 # The command links these objects, and `require "gyre"` opens the same in a
 # shared module.  The module leaves Lua's own symbols to the interpreter: a
 # second copy of Lua in one process would not know the first one's states.
+# Bars are drawn by the command's progress.c, which the module compiles for
+# itself.
+lua_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/sdk/cli
 noinst_LTLIBRARIES += lua/libgyrelua.la
 lua_libgyrelua_la_SOURCES = $(lua_module_sources) lua/run.c lua/run.h
+lua_libgyrelua_la_CPPFLAGS = $(lua_cppflags)
 lua_libgyrelua_la_CFLAGS = $(AM_CFLAGS) $(LUA_CFLAGS) $(JANSSON_CFLAGS)
 
 luamodule_LTLIBRARIES = lua/gyre.la
-lua_gyre_la_SOURCES = $(lua_module_sources)
+lua_gyre_la_SOURCES = $(lua_module_sources) sdk/cli/amount.c \
+	sdk/cli/amount.h sdk/cli/progress.c sdk/cli/progress.h
+lua_gyre_la_CPPFLAGS = $(lua_cppflags)
 lua_gyre_la_CFLAGS = $(AM_CFLAGS) $(LUA_CFLAGS) $(JANSSON_CFLAGS)
 lua_gyre_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 lua_gyre_la_LIBADD = sdk/libgyre.la $(JANSSON_LIBS)

@@ -4,6 +4,7 @@
 
 #include "bench.h"
 #include "bench_attention.h"
+#include "words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,15 +33,15 @@ static int check_schedules(const attention_options *opt)
 
 static int check(const attention_options *opt)
 {
+    if (opt->seq == 0 || opt->seq > 1 << 24)
+        return cli_fail(opt->cli, CLI_USAGE, "--seq: 1 to 2^24");
     if (opt->pairs == 0 || opt->pairs > 1000)
         return cli_fail(opt->cli, CLI_USAGE, "--pairs: 1 to 1000");
-    if (opt->seq > 1 << 24)
-        return cli_fail(opt->cli, CLI_USAGE, "--seq: 1 to 2^24");
-    if (opt->heads > 4096 || opt->kv_heads > opt->heads ||
+    if (opt->heads == 0 || opt->heads > 4096 || opt->kv_heads > opt->heads ||
         (opt->kv_heads > 0 && opt->heads % opt->kv_heads != 0))
         return cli_fail(opt->cli, CLI_USAGE,
                         "--heads: 1 to 4096, a multiple of --kv-heads");
-    if (opt->head_dim > 65536)
+    if (opt->head_dim == 0 || opt->head_dim > 65536)
         return cli_fail(opt->cli, CLI_USAGE, "--head-dim: 1 to 65536");
     if (opt->square == 0 || opt->square > 1 << 15)
         return cli_fail(opt->cli, CLI_USAGE, "--square: 1 to 32768");
@@ -51,14 +52,38 @@ static int check(const attention_options *opt)
     return opt->schedules ? check_schedules(opt) : CLI_GOOD;
 }
 
+static bool is_given(int argc, char **argv, const char *name)
+{
+    const char *word;
+
+    return cli_words(argc, argv, name, &word, 1) != 0;
+}
+
+/* An option of the one question that is given with the other says nothing. */
+static int check_given(const attention_options *opt, int argc, char **argv)
+{
+    static const char *const lists[2][8] = {
+        {"only", "ranks", "slots", "rate", "cover", "gflops", "steps", NULL},
+        {"kernel", "square", "pairs", "workers", NULL}};
+
+    for (const char *const *name = lists[opt->schedules]; *name != NULL; name++)
+        if (is_given(argc, argv, *name))
+            return cli_fail(opt->cli, CLI_USAGE, "--%s is %s --schedules",
+                            *name,
+                            opt->schedules ? "of the block kernel, without"
+                                           : "of schedules: with");
+    if (opt->kv_heads == 0 && is_given(argc, argv, "kv-heads"))
+        return cli_fail(opt->cli, CLI_USAGE, "--kv-heads: 1 to 4096");
+    return CLI_GOOD;
+}
+
 /* Schedules are told apart best by more heads than ranks and blocks of a few
  * MB; the kernel by one head that fills it. */
-static void fill_in(attention_options *opt)
+static void fill_in(attention_options *opt, int argc, char **argv)
 {
-    opt->seq = opt->seq > 0 ? opt->seq : 4096;
-    if (opt->heads == 0)
+    if (!is_given(argc, argv, "heads"))
         opt->heads = opt->schedules ? 8 : 1;
-    if (opt->head_dim == 0)
+    if (!is_given(argc, argv, "head-dim"))
         opt->head_dim = opt->schedules ? 32 : 128;
 }
 
@@ -104,6 +129,7 @@ int bench_attention(int argc, char **argv)
 {
     attention_options opt = {.kernel = "f32",
                              .mask = "causal",
+                             .seq = 4096,
                              .pairs = 11,
                              .square = 1024,
                              .workers = 2,
@@ -157,8 +183,10 @@ int bench_attention(int argc, char **argv)
     if (code >= 0)
         return code;
     opt.cli = &cli;
-    fill_in(&opt);
-    code = check(&opt);
+    fill_in(&opt, argc, argv);
+    code = check_given(&opt, argc, argv);
+    if (code == CLI_GOOD)
+        code = check(&opt);
     if (code != CLI_GOOD)
         return code;
     return opt.into != NULL ? bench_attention_rank(&opt) : run(&opt);

@@ -57,7 +57,8 @@ AM_CFLAGS += $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 tree_tests = tests/arrows tests/headers tests/manual tests/symbols
 EXTRA_DIST += tests/README.md tests/gpu/run tests/install.test tests/needs tests/run \
 	tests/tap.sh
-EXTRA_DIST += tests/unit/codecs.h tests/unit/codecs_cases.h tests/unit/tap tests/unit/unit.h
+EXTRA_DIST += tests/unit/codecs.h tests/unit/codecs_cases.h tests/unit/comma.h \
+	tests/unit/tap tests/unit/unit.h
 EXTRA_DIST += $(tree_tests) $(cli_tests) $(fault_tests) $(peer_tests)
 
 TESTS += $(check_PROGRAMS) $(tree_tests) $(cli_tests) $(fault_tests) \

@@ -80,5 +80,10 @@ TESTS += tests/unit/gpt/gpt_lua.test tests/peer/gpt.test
 EXTRA_DIST += tests/peer/gpt.test tests/peer/gpt_torch.py \
 	tests/unit/gpt/gpt.lua tests/unit/gpt/gpt_lua.test \
 	tests/unit/lua/tap.lua \
+	examples/gpt/fail.lua \
 	examples/gpt/quality.lua \
-	examples/gpt/train.lua
+	examples/gpt/train.lua \
+	examples/gpt/train_options.lua \
+	examples/gpt/train_report.lua \
+	examples/gpt/train_resume.lua \
+	examples/gpt/train_store.lua

@@ -16,7 +16,11 @@
 -- a promise does not hold: top-k of all with error feedback within 4 % of plain
 -- and at least half of the gap closed, 8-bit state within 0.5 %.
 
+local folder = arg[0]:match("^(.*)/[^/]*$") or "."
+package.path = folder .. "/?.lua;" .. package.path
+
 local gyre = require "gyre"
+local fail = require "fail"
 
 local opt = gyre.options {
     usage = "Compare compressors and state codecs by the loss they lead to.",
@@ -32,7 +36,6 @@ local opt = gyre.options {
     { "gyre", default = "gyre", help = "the command" },
 }
 
-local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local TOPK = "topk,ratio=0.01"
 
 -- ---- running ---------------------------------------------------------------
@@ -51,8 +54,7 @@ end
 
 local function run(text, name)
     if not os.execute(text) then
-        io.stderr:write(("quality.lua: %s failed: %s\n"):format(name, text))
-        gyre.exit(1)
+        fail.now(("%s failed: %s"):format(name, text))
     end
 end
 

@@ -39,18 +39,65 @@ int cli_code(gyre_status status)
     }
 }
 
-static int report(const cli_state *cli, int code, const char *status,
-                  const char *text)
+/* Bytes of the character at `text` when it is UTF-8 and no control; else 0. */
+static unsigned whole_character(const unsigned char *text)
 {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned n = text[0] < 0x80    ? 1
+                 : text[0] >= 0xf8 ? 0
+                 : text[0] >= 0xf0 ? 4
+                 : text[0] >= 0xe0 ? 3
+                 : text[0] >= 0xc0 ? 2
+                                   : 0;
+    uint32_t value = n > 1 ? text[0] & (0x7fu >> n) : text[0];
+
+    for (unsigned i = 1; i < n; i++) {
+        if ((text[i] & 0xc0) != 0x80) /* also the end */
+            return 0;
+        value = value << 6 | (text[i] & 0x3f);
+    }
+    if (text[0] == '\n' || text[0] == '\t')
+        return 1;
+    bool control = value < 0x20 || (value >= 0x7f && value < 0xa0);
+    bool surrogate = value >= 0xd800 && value < 0xe000;
+    return n == 0 || control || surrogate || value < least[n] ||
+                   value > 0x10ffff
+               ? 0
+               : n;
+}
+
+void cli_clean(const char *text, char *out, size_t size)
+{
+    const unsigned char *from = (const unsigned char *)text;
+    size_t used = 0;
+
+    while (*from != '\0' && used + 5 < size) {
+        unsigned n = whole_character(from);
+
+        if (n == 0)
+            used += (size_t)snprintf(out + used, size - used, "\\x%02x", *from);
+        else
+            memcpy(out + used, from, n);
+        used += n;
+        from += n > 0 ? n : 1;
+    }
+    out[used] = '\0';
+}
+
+/* Texts quote files and arguments: bytes that would steer a terminal, or that
+ * JSON cannot hold, are shown as \xNN. */
+static int report(const cli_state *cli, int code, const char *status,
+                  const char *dirty)
+{
+    char text[4 * GYRE_ERROR_TEXT + 8];
+
+    cli_clean(dirty, text, sizeof(text));
     fprintf(stderr, "gyre%s%s: %s\n", cli->command[0] != '\0' ? " " : "",
             cli->command, text);
     if (cli->json) {
-        json_t *value = json_pack("{s:{s:s%,s:s,s:i}}", "error", "text", text,
-                                  strlen(text), "status", status, "exit", code);
+        json_t *value = json_pack("{s:{s:s,s:s,s:i}}", "error", "text", text,
+                                  "status", status, "exit", code);
 
-        if (value == NULL) /* the text is not UTF-8 */
-            value = json_pack("{s:{s:s,s:i}}", "error", "status", status,
-                              "exit", code);
         cli_print_json(value);
     }
     return code;
@@ -153,36 +200,6 @@ bool cli_read(cli_kind kind, const char *text, void *out)
         return read_number(text, out);
     }
     return false;
-}
-
-const char *cli_bytes(double bytes, char text[16])
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    unsigned unit = 0;
-
-    while (bytes >= 999.5 && unit < 5) {
-        bytes /= 1000;
-        unit++;
-    }
-    snprintf(text, 16, unit == 0 || bytes >= 99.95 ? "%.0f %s" : "%.1f %s",
-             bytes, units[unit]);
-    return text;
-}
-
-const char *cli_seconds(double seconds, char text[16])
-{
-    uint64_t all;
-
-    if (!(seconds < 359999999))
-        return strcpy(text, "?");
-    all = (uint64_t)(seconds + 0.5);
-    if (all >= 3600)
-        snprintf(text, 16, "%u:%02u:%02u", (unsigned)(all / 3600),
-                 (unsigned)(all / 60 % 60), (unsigned)(all % 60));
-    else
-        snprintf(text, 16, "%u:%02u", (unsigned)(all / 60),
-                 (unsigned)(all % 60));
-    return text;
 }
 
 /* ---- options --------------------------------------------------------- */

@@ -14,6 +14,8 @@
 #ifndef GYRE_CLI_CLI_H
 #define GYRE_CLI_CLI_H
 
+#include "amount.h"
+
 #include <gyre/context.h>
 
 #include <jansson.h>
@@ -83,14 +85,12 @@ int cli_fail_status(const cli_state *cli, gyre_status status,
 /* Exit code for a status. */
 int cli_code(gyre_status status);
 
+/* Copy a text: what is not UTF-8, and controls but \n and \t, as \xNN; cut. */
+void cli_clean(const char *text, char *out, size_t size);
+
 /* Write one JSON value to stdout, indented, and drop the reference.  Returns
  * an exit code: CLI_GOOD, or CLI_FAULT when out of memory. */
 int cli_print_json(json_t *value);
-
-/* "1.2 GB" of bytes, in powers of 1000 as disks and links are sold. */
-const char *cli_bytes(double bytes, char text[16]);
-/* "0:07", "1:02:03" of seconds. */
-const char *cli_seconds(double seconds, char text[16]);
 
 /* Read a number as cli_parse does; false when it is none or does not fit. */
 bool cli_read(cli_kind kind, const char *text, void *out);

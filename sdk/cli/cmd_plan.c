@@ -267,7 +267,7 @@ int plan_bytes(int argc, char **argv)
     if (code != -1)
         return code;
     const char *name = ask.cli.argv[0];
-    json_t *out = json_pack("{s:s}", "schedule", name);
+    json_t *out = json_pack("{s:s}", "schedule", plan_shown(&ask));
     if (plan_is_file(name)) {
         code = count_pass(&ask, GYRE_PASS_COUNT, out);
     } else {

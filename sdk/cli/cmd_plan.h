@@ -31,6 +31,7 @@ typedef struct plan_ask {
     gyre_documents *documents;
     uint64_t *bounds;
     bool both;                        /* --pass was not given */
+    char shown[1024];
     cli_option options[PLAN_OPTIONS]; /* the shared ones behind the own */
 } plan_ask;
 
@@ -44,6 +45,8 @@ void plan_close(plan_ask *ask);
 int plan_request(plan_ask *ask, const char *name);
 /* Whether an argument is a file and not the name of a schedule. */
 bool plan_is_file(const char *name);
+/* The first argument for JSON, which is UTF-8 where file names need not be. */
+const char *plan_shown(plan_ask *ask);
 /* The plan of one pass of a schedule, or a file (pass: must be it, unless
  * GYRE_PASS_COUNT).  -1 or a code. */
 int plan_get(plan_ask *ask, const char *name, uint32_t pass, gyre_plan **out);

@@ -6,6 +6,7 @@
 #include "words.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,6 +61,56 @@ static void shared_options(plan_ask *ask, cli_option *out)
     memcpy(out, list, sizeof(list));
 }
 
+/* Of a problem.  A file has its own: there they are mistakes. */
+static const struct {
+    const char *name;
+    size_t count; /* where it is in a plan_ask; 0: not a count above 0 */
+} problem_options[] = {
+    {"ranks", offsetof(plan_ask, ranks)},
+    {"seq", offsetof(plan_ask, seq)},
+    {"batch", offsetof(plan_ask, batch)},
+    {"node-size", offsetof(plan_ask, node)},
+    {"heads", offsetof(plan_ask, heads)},
+    {"kv-heads", offsetof(plan_ask, kv_heads)},
+    {"head-dim", offsetof(plan_ask, head_dim)},
+    {"v-head-dim", offsetof(plan_ask, v_head_dim)},
+    {"dtype", 0},
+    {"wire-dtype", 0},
+    {"grad-dtype", 0},
+    {"mask", 0},
+    {"layout", 0},
+    {"param", 0},
+    {"drop", 0},
+    {"pass", 0},
+};
+
+/* Options that say nothing here, or a 0 that would stand for "not given". */
+static int check_given(plan_ask *ask, int argc, char **argv)
+{
+    int files = 0;
+
+    for (int i = 0; i < ask->cli.argc; i++)
+        files += plan_is_file(ask->cli.argv[i]);
+    for (size_t i = 0; i < sizeof(problem_options) / sizeof(*problem_options);
+         i++) {
+        const char *name = problem_options[i].name, *word[1];
+        size_t at = problem_options[i].count;
+
+        if (cli_words(argc, argv, name, word, 1) == 0)
+            continue;
+        if (files > 0 && files == ask->cli.argc)
+            return cli_fail(&ask->cli, CLI_USAGE,
+                            "--%s: %s is a plan in a file, which has a problem "
+                            "and a pass of its own; leave --%s out, or name "
+                            "its schedule",
+                            name, ask->cli.argv[0], name);
+        if (at > 0 && *(const uint64_t *)(const void *)((char *)ask + at) == 0)
+            return cli_fail(&ask->cli, CLI_USAGE,
+                            "--%s: 0 is too small: at least 1", name);
+    }
+    return -1;
+}
+
 static int read_pass(plan_ask *ask)
 {
     ask->both = ask->pass == NULL;
@@ -83,10 +134,17 @@ int plan_parse(plan_ask *ask, const cli_usage *usage, const cli_option *own,
     shared_options(ask, ask->options + n);
     all.options = ask->options;
     ask->word_count = cli_words(argc, argv, "param", ask->words, PLAN_SETTINGS);
+    char **list = malloc((size_t)argc * sizeof(*list)); /* getopt sorts argv */
+    if (list == NULL)
+        return CLI_FAULT;
+    memcpy(list, argv, (size_t)argc * sizeof(*list));
     int code = cli_parse(&ask->cli, &all, argc, argv);
     if (code == -1 && ask->word_count < 0)
         code = cli_fail(&ask->cli, CLI_USAGE, "more than %d times --param",
                         PLAN_SETTINGS);
+    if (code == -1)
+        code = check_given(ask, argc, list);
+    free(list);
     if (code == -1)
         code = read_pass(ask);
     if (code == -1)
@@ -111,6 +169,10 @@ static char *read_file(plan_ask *ask, const char *path, size_t *size, int *code)
     size_t room = 0, used = 0, got = 0;
 
     *code = CLI_USAGE;
+    if (*path == '\0') {
+        cli_fail(&ask->cli, *code, "a file without a name");
+        return NULL;
+    }
     if (file == NULL) {
         cli_fail(&ask->cli, *code, "%s: %s", path, strerror(errno));
         return NULL;
@@ -127,6 +189,7 @@ static char *read_file(plan_ask *ask, const char *path, size_t *size, int *code)
         got = fread(text + used, 1, room - used - 1, file);
     } while (got > 0);
     bool good = text != NULL && used + 1 < room && !ferror(file);
+    int why = text == NULL || used + 1 >= room ? ENOMEM : errno;
     if (file != stdin)
         fclose(file);
     if (good) {
@@ -135,7 +198,8 @@ static char *read_file(plan_ask *ask, const char *path, size_t *size, int *code)
         return text;
     }
     free(text);
-    cli_fail(&ask->cli, *code = CLI_FAULT, "%s: cannot be read", path);
+    *code = why == EISDIR ? CLI_USAGE : CLI_FAULT;
+    cli_fail(&ask->cli, *code, "%s: %s", path, strerror(why));
     return NULL;
 }
 
@@ -171,10 +235,17 @@ static int read_tables(plan_ask *ask, const char *path, char *text)
         line[strcspn(line, "#")] = '\0';
         for (char *word = strtok(line, " \t\r"); word != NULL;
              word = strtok(NULL, " \t\r")) {
-            if (!cli_read(CLI_COUNT, word, &length) || at + length < at)
+            if (!cli_read(CLI_COUNT, word, &length))
                 return cli_fail(&ask->cli, CLI_USAGE,
                                 "%s:%u: \"%s\" is no length of a document",
                                 path, number, word);
+            if (length > ask->request.tokens - at)
+                return cli_fail(&ask->cli, CLI_USAGE,
+                                "%s:%u: documents up to the one of %llu are "
+                                "longer than a sequence of %llu tokens; give "
+                                "--seq, or shorter ones",
+                                path, number, (unsigned long long)length,
+                                (unsigned long long)ask->request.tokens);
             at += length;
             first[++count] = at;
         }
@@ -337,6 +408,12 @@ int plan_request(plan_ask *ask, const char *name)
     return code == -1 ? read_settings(ask, name) : code;
 }
 
+const char *plan_shown(plan_ask *ask)
+{
+    cli_clean(ask->cli.argv[0], ask->shown, sizeof(ask->shown));
+    return ask->shown;
+}
+
 /* ---- plans --------------------------------------------------------------- */
 
 bool plan_is_file(const char *name)
@@ -364,20 +441,23 @@ int plan_get(plan_ask *ask, const char *name, uint32_t pass, gyre_plan **out)
 {
     gyre_error error = {0};
 
-    if (plan_is_file(name) && ask->node > 0)
+    if (plan_is_file(name) && ask->node > 0) /* beside a schedule */
         return cli_fail(&ask->cli, CLI_USAGE,
                         "--node-size: %s is a plan in a file, which knows no "
                         "nodes; name its schedule",
                         name);
     if (plan_is_file(name)) {
-        int code = load(ask, name, out);
+        gyre_plan *plan = NULL;
+        int code = load(ask, name, &plan);
         if (code == -1 && pass < GYRE_PASS_COUNT &&
-            gyre_plan_pass(*out) != pass) {
+            gyre_plan_pass(plan) != pass) {
             code = cli_fail(&ask->cli, CLI_USAGE, "%s is a %s plan, not %s",
-                            name, plan_pass_name(gyre_plan_pass(*out)),
+                            name, plan_pass_name(gyre_plan_pass(plan)),
                             plan_pass_name(pass));
-            gyre_plan_free(*out);
+            gyre_plan_free(plan);
         }
+        if (code == -1)
+            *out = plan;
         return code;
     }
     int code = plan_request(ask, name);

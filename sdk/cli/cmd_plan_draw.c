@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "cmd_plan.h"
+#include "words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +209,15 @@ void plan_title(const plan_drawing *d, char *text, size_t size)
              p->chunk_count[GYRE_SIDE_KV], d->steps);
 }
 
-static int widest(const plan_drawing *d)
+/* "rank 10" and a blank. */
+static int left_of(const plan_drawing *d)
+{
+    int width = snprintf(NULL, 0, "rank %u ", d->ranks - 1);
+
+    return width > LEFT ? width : LEFT;
+}
+
+static int widest(const plan_drawing *d, int room)
 {
     size_t most = 4;
 
@@ -218,14 +227,14 @@ static int widest(const plan_drawing *d)
         most = n > most ? n : most;
         most = m > most ? m : most;
     }
-    return (int)most + 2 < COLUMNS - LEFT ? (int)most + 2 : COLUMNS - LEFT;
+    return (int)most + 2 < room ? (int)most + 2 : room;
 }
 
 /* `count` steps from `from` on, of all ranks. */
 static void print_band(const plan_drawing *d, uint32_t from, uint32_t count,
-                       int width)
+                       int left, int width)
 {
-    printf("%-*s", LEFT, "step");
+    printf("%-*s", left, "step");
     for (uint32_t s = from; s < from + count; s++)
         printf("%-*u", s + 1 < from + count ? width : 1, s);
     printf("\n");
@@ -236,7 +245,7 @@ static void print_band(const plan_drawing *d, uint32_t from, uint32_t count,
 
             if (line == 0)
                 used = (size_t)snprintf(text, sizeof(text), "rank %u", r);
-            while (used < LEFT)
+            while (used < (size_t)left)
                 text[used++] = ' ';
             for (uint32_t s = from; s < from + count; s++) {
                 const plan_cell *cell = &d->cells[(size_t)r * d->steps + s];
@@ -255,14 +264,14 @@ static void print_band(const plan_drawing *d, uint32_t from, uint32_t count,
 static void print_text(const plan_drawing *d)
 {
     char title[160];
-    int width = widest(d);
-    uint32_t fit = (uint32_t)((COLUMNS - LEFT) / width);
+    int left = left_of(d), width = widest(d, COLUMNS - left);
+    uint32_t fit = (uint32_t)((COLUMNS - left) / width);
 
     plan_title(d, title, sizeof(title));
     printf("%s\n", title);
     for (uint32_t s = 0; s < d->steps; s += fit) {
         printf("\n");
-        print_band(d, s, d->steps - s < fit ? d->steps - s : fit, width);
+        print_band(d, s, d->steps - s < fit ? d->steps - s : fit, left, width);
     }
     printf("\nA cell: the chunks of %s worked on; below, what is sent beside "
            "it.\n",
@@ -294,28 +303,50 @@ static json_t *drawing_object(const plan_drawing *d)
 
 /* ---- ops, one a line ----------------------------------------------------- */
 
+typedef struct op_list {
+    const gyre_plan *plan;
+    json_t *list; /* NULL: print */
+} op_list;
+
 static gyre_status print_op(void *user, const gyre_plan_step *step,
                             gyre_error *error)
 {
+    op_list *ops = user;
     char text[512];
 
     (void)error;
-    printf("%4u %4u  %s\n", step->unit, step->op,
-           gyre_plan_step_text(user, step, text, sizeof(text)));
+    gyre_plan_step_text(ops->plan, step, text, sizeof(text));
+    if (ops->list != NULL)
+        json_array_append_new(ops->list,
+                              json_pack("{s:I,s:I,s:s}", "unit",
+                                        (json_int_t)step->unit, "op",
+                                        (json_int_t)step->op, "text", text));
+    else
+        printf("%4u %4u  %s\n", step->unit, step->op, text);
     return GYRE_OK;
 }
 
 static int print_ops(plan_ask *ask, gyre_plan *plan, uint64_t rank)
 {
+    op_list ops = {.plan = plan};
     gyre_error error = {0};
 
     if (rank >= gyre_plan_problem(plan)->ranks)
         return cli_fail(&ask->cli, CLI_USAGE,
                         "--rank: the plan has %u ranks, from 0",
                         gyre_plan_problem(plan)->ranks);
-    printf("unit   op\n");
+    if (ask->cli.json)
+        ops.list = json_array();
+    else
+        printf("unit   op\n");
     gyre_status status =
-        gyre_plan_walk(plan, (uint32_t)rank, print_op, plan, &error);
+        gyre_plan_walk(plan, (uint32_t)rank, print_op, &ops, &error);
+    if (status == GYRE_OK && ask->cli.json)
+        return cli_print_json(
+            json_pack("{s:s,s:s,s:I,s:o}", "schedule", gyre_plan_name(plan),
+                      "pass", plan_pass_name(gyre_plan_pass(plan)), "rank",
+                      (json_int_t)rank, "ops", ops.list));
+    json_decref(ops.list);
     return status == GYRE_OK ? CLI_GOOD
                              : cli_fail_status(&ask->cli, status, &error);
 }
@@ -348,7 +379,8 @@ int plan_show(int argc, char **argv)
         "NAME|FILE", "Draw a plan: what each rank computes and sends, by step.",
         NULL, 1, 1};
     const char *svg = NULL;
-    uint64_t rank = UINT64_MAX;
+    uint64_t rank = 0;
+    const char *word;
     plan_ask ask = {0};
     const cli_option own[] = {
         {"svg", "FILE", "write a picture; - is standard output", CLI_TEXT,
@@ -356,6 +388,7 @@ int plan_show(int argc, char **argv)
         {"rank", "N", "list the ops of one rank instead", CLI_COUNT, &rank},
         {0}};
     gyre_plan *plan = NULL;
+    bool one_rank = cli_words(argc, argv, "rank", &word, 1) != 0;
     int code = plan_parse(&ask, &usage, own, argc, argv);
 
     if (code != -1)
@@ -365,8 +398,7 @@ int plan_show(int argc, char **argv)
                     plan_is_file(name) ? GYRE_PASS_COUNT : ask.request.pass,
                     &plan);
     if (code == -1)
-        code = rank != UINT64_MAX ? print_ops(&ask, plan, rank)
-                                  : draw(&ask, plan, svg);
+        code = one_rank ? print_ops(&ask, plan, rank) : draw(&ask, plan, svg);
     gyre_plan_free(plan);
     plan_close(&ask);
     return code;

@@ -75,14 +75,14 @@ static void add(verdict *v, const gyre_proof *p, uint32_t pass, double seconds)
                         proof_object(p, seconds));
 }
 
-static int report_json(const plan_ask *ask, const verdict *v)
+static int report_json(plan_ask *ask, const verdict *v)
 {
-    json_t *out = json_pack(
-        "{s:s,s:b,s:I,s:I,s:i,s:f,s:b,s:b,s:O}", "schedule", ask->cli.argv[0],
-        "ok", v->proof.ok, "ops", (json_int_t)v->ops, "peak_bytes",
-        (json_int_t)v->peak, "cast_depth", (int)v->cast_depth, "seconds",
-        v->seconds, "quotient", v->quotient, "one_lane", v->one_lane, "passes",
-        v->passes);
+    json_t *out =
+        json_pack("{s:s,s:b,s:I,s:I,s:i,s:f,s:b,s:b,s:O}", "schedule",
+                  plan_shown(ask), "ok", v->proof.ok, "ops", (json_int_t)v->ops,
+                  "peak_bytes", (json_int_t)v->peak, "cast_depth",
+                  (int)v->cast_depth, "seconds", v->seconds, "quotient",
+                  v->quotient, "one_lane", v->one_lane, "passes", v->passes);
 
     if (!v->proof.ok) {
         json_object_set_new(out, "pass", json_string(plan_pass_name(v->pass)));
@@ -225,13 +225,16 @@ int plan_prove(int argc, char **argv)
         {0}};
     int code = plan_parse(&p.ask, &usage, own, argc, argv);
 
+    if (code == -1 && !(p.byte_cost >= 0 && p.byte_cost <= 1e12))
+        code = cli_fail(&p.ask.cli, CLI_USAGE, "--byte-cost: 0 to 1e12");
     if (code != -1)
-        return code;
+        goto close;
     verdict v = {.one_lane = 1, .quotient = 1, .passes = json_object()};
     code = prove_all(&p, &v);
     if (code == -1)
         code = p.ask.cli.json ? report_json(&p.ask, &v) : report_text(&v);
     json_decref(v.passes);
+close:
     plan_close(&p.ask);
     return code;
 }

@@ -9,6 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Every op waits for up to so long, and a world gives up after 120 s. */
+enum { MAX_DELAY = 1000000 };
+
 typedef struct run_ask {
     plan_ask ask;
     const char *backend, *kernel;
@@ -65,7 +68,7 @@ static int report_json(run_ask *run, const gyre_trial *trial, double seconds)
     }
     json_t *out = json_pack(
         "{s:s,s:b,s:s,s:s,s:o,s:o,s:o,s:b,s:O,s:f}", "schedule",
-        run->ask.cli.argv[0], "ok", trial->ok, "backend", run->backend,
+        plan_shown(&run->ask), "ok", trial->ok, "backend", run->backend,
         "kernel", run->kernel, "max_abs_error", real_of(most), "max_rel_error",
         real_of(rel), "tensors", tensors, "ledger_ok", trial->ledger_ok,
         "ledger", run->ledger, "seconds", seconds);
@@ -161,6 +164,21 @@ static int try_it(run_ask *run, gyre_attention_options *options)
     return code;
 }
 
+/* What would not be what was asked for once it is in the library's types. */
+static int check_counts(const run_ask *run)
+{
+    const cli_state *cli = &run->ask.cli;
+
+    if (run->delay > MAX_DELAY)
+        return cli_fail(cli, CLI_USAGE, "--delay: 0 to %d, in microseconds",
+                        MAX_DELAY);
+    if (run->tiles > UINT32_MAX)
+        return cli_fail(cli, CLI_USAGE, "--tiles: 0 to %u", UINT32_MAX);
+    if (run->buffered > 1)
+        return cli_fail(cli, CLI_USAGE, "--buffered: 0 or 1");
+    return -1;
+}
+
 static int run_plan(run_ask *run)
 {
     plan_ask *ask = &run->ask;
@@ -210,12 +228,13 @@ int plan_run(int argc, char **argv)
         NULL, 1, 2};
     run_ask run = {.backend = "threads", .kernel = "f64", .seed = 1};
     const cli_option own[] = {
-        {"backend", "NAME", "threads, or mpi under mpirun [threads]", CLI_TEXT,
+        {"backend", "NAME",
+         "threads, or mpi under mpirun [threads]; --buffered 1", CLI_TEXT,
          &run.backend},
         {"kernel", "NAME", "count, f64, f32, bf16, opencl or cuda [f64]",
          CLI_TEXT, &run.kernel},
-        {"delay", "US", "wait up to so long before everything [0]", CLI_COUNT,
-         &run.delay},
+        {"delay", "US", "up to so long before everything [0]; --seed N [1]",
+         CLI_COUNT, &run.delay},
         {"tiles", "N", "merge in fixed order [off]; --workers N threads",
          CLI_COUNT, &run.tiles},
         {"workers", "N", NULL, CLI_COUNT, &run.workers},
@@ -224,10 +243,11 @@ int plan_run(int argc, char **argv)
         {0}};
     int code = plan_parse(&run.ask, &usage, own, argc, argv);
 
-    if (code != -1)
-        return code;
     run.ledger = json_array();
-    code = run_plan(&run);
+    if (code == -1)
+        code = check_counts(&run);
+    if (code == -1)
+        code = run_plan(&run);
     json_decref(run.ledger);
     plan_close(&run.ask);
     return code;

@@ -25,18 +25,18 @@ static int on_progress(void *user, uint64_t done, uint64_t total)
     work *w = user;
 
     if (!w->started) {
-        progress_start(&w->bar, w->quiet, w->label, "B", total);
+        progress_start(&w->bar, w->quiet, w->label, "B", (double)total);
         w->started = true;
     }
     w->done = done;
-    progress_update(&w->bar, done);
+    progress_update(&w->bar, (double)done);
     return 0;
 }
 
 static void end_progress(work *w)
 {
     if (w->started)
-        progress_end(&w->bar, w->done);
+        progress_end(&w->bar, (double)w->done);
 }
 
 /* ---- export and import -------------------------------------------------- */

@@ -4,6 +4,8 @@
 # Apart from main.c, so that unit tests can link it.
 noinst_LTLIBRARIES += sdk/cli/libcli.la
 sdk_cli_libcli_la_SOURCES = \
+	sdk/cli/amount.c \
+	sdk/cli/amount.h \
 	sdk/cli/cli.c \
 	sdk/cli/cli.h \
 	sdk/cli/group.c \

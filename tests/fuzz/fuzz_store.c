@@ -17,7 +17,8 @@
 #include "config.h"
 
 #include "fuzz.h"
-#include "store/store.h"
+#include "store/build.h"
+#include "store/manifest.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -227,7 +227,8 @@ GYRE_API gyre_status gyre_attention_ledger(
  *     count             exact
  *     f64               1e-12 of the largest value of the tensor
  *     f32, bf16         twice the error of one rank with the same kernel, at
- *                       least 4 eps of the largest value
+ *                       least 4 eps of the largest value, and half an eps of
+ *                       f32 for each rank
  *     ... bf16 wire     (1 + cast depth) / 256 of the largest value: that of
  *                       forward for O, of both passes for gradients; LSE is
  *                       f32 there, too

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of Gyre's host interface. */
+/* Gyre's host interface, but for attention: include gyre/attention.h, which
+ * brings gyre/plan.h, and for a module of Lua gyre/lua.h. */
 #ifndef GYRE_GYRE_H
 #define GYRE_GYRE_H
 

@@ -311,7 +311,7 @@ typedef struct gyre_round_options {
                                  dynamic_scale (no other is taken then) */
     uint32_t micro_batches;   /* M; 0: 1 */
     double denominator;       /* D: gradients are sums to be divided by it;
-                                 0: 1 */
+                                 0: 1.  1 / (S D) must be a normal f32 */
     double clip;              /* limit c of the global norm; 0: none */
     int early;                /* update chunks as soon as their gradients are
                                  there; needs clip 0, and not in place */

@@ -206,11 +206,12 @@ static gyre_status size_scratch(gyre_executor *x, gyre_error *error)
     for (uint32_t i = 0; x->leaves.count[0] > 0 && i < p->slot_count; i++) {
         const gyre_plan_slot *slot = &p->slots[i];
         const gyre_problem *problem = &x->plan->problem;
-        size_t dim = problem->head_dim > problem->v_head_dim
-                         ? problem->head_dim
-                         : problem->v_head_dim;
-        size_t bytes = x->plan->rows[slot->rows].tokens *
-                       (dim * problem->sum_bytes + problem->stat_bytes);
+        uint32_t dim = problem->head_dim > problem->v_head_dim
+                           ? problem->head_dim
+                           : problem->v_head_dim;
+        size_t bytes =
+            gyre_leaves_fold_bytes(x->plan->rows[slot->rows].tokens, dim,
+                                   (gyre_dtype)problem->sum_dtype);
         if (gyre_value_is_sum(slot->kind) && bytes > x->fold_bytes)
             x->fold_bytes = bytes;
     }

@@ -41,7 +41,7 @@ struct gyre_executor {
     char *scratch;
     size_t scratch_bytes;
     gyre_team team; /* its threads are there while a run is */
-    char *fold;     /* where the leaves of one row are folded */
+    char *fold;     /* where the leaves of one head are folded */
     size_t fold_bytes;
 
     /* The queue, under lock. */
@@ -89,6 +89,8 @@ gyre_status gyre_leaves_block(gyre_executor *x, const gyre_plan_op *op,
                               const gyre_block *block, gyre_block_each each,
                               gyre_error *error);
 void gyre_leaves_finish(gyre_executor *x, const gyre_plan_op *op);
+/* What that takes beside: the rows of one head in f64. */
+size_t gyre_leaves_fold_bytes(uint64_t rows, uint32_t dim, gyre_dtype sum);
 /* First use of a slot: identity (step.c). */
 void gyre_executor_birth(gyre_executor *x, const gyre_plan_op *op);
 

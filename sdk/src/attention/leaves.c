@@ -9,9 +9,11 @@
  *     DKV*      leaf = Q tile x heads of the group + query head of the group
  *
  * RED then only fills places that hold the identity, which changes no bits, and
- * FIN folds them in ascending order.
+ * FIN folds them in ascending order, in f64: there are as many leaves as tiles,
+ * and a sum in f32 would be rounded as often.
  */
 #include "attention/executor.h"
+#include "attention/kernel_inner.h"
 
 #include <math.h>
 
@@ -228,34 +230,65 @@ static gyre_plane at_head(const gyre_part *part, uint32_t leaf, uint32_t b,
     return plane;
 }
 
-/* Fold the leaves of `length` rows of one head of one part. */
+size_t gyre_leaves_fold_bytes(uint64_t rows, uint32_t dim, gyre_dtype sum)
+{
+    size_t planes = sum == GYRE_F64 ? 1 : 2; /* a narrow leaf, widened */
+    return rows * planes * ((size_t)dim + 1) * sizeof(double);
+}
+
+/* Planes of O and LSE, or of one sum, in f64; returns what is behind them. */
+static char *lay_wide(char *at, uint64_t rows, uint32_t dim, gyre_plane *sum,
+                      gyre_plane *lse)
+{
+    *sum = (gyre_plane){.at = at, .row = dim * sizeof(double)};
+    *lse = (gyre_plane){.at = at + rows * dim * sizeof(double),
+                        .row = sizeof(double)};
+    return lse->at + rows * sizeof(double);
+}
+
+/* One leaf of (O, LSE): narrow ones are widened first. */
+static void merge_leaf(gyre_executor *x, const gyre_part *o, gyre_plane from,
+                       const gyre_part *l, gyre_plane from_lse, char *wide,
+                       const fold_at *out)
+{
+    gyre_reach reach = out->reach;
+    if (o->dtype == GYRE_F64) {
+        x->kernel->merge(&reach, GYRE_F64, &from, &from_lse, &out->sum,
+                         &out->lse);
+        return;
+    }
+    gyre_plane sum, lse;
+    lay_wide(wide, out->run.length, o->dim, &sum, &lse);
+    gyre_convert(&reach, o->dtype, &from, GYRE_F64, &sum);
+    reach.dim = 1;
+    gyre_convert(&reach, l->dtype, &from_lse, GYRE_F64, &lse);
+    gyre_merge_sums(&out->reach, GYRE_F64, &sum, &lse, &out->sum, &out->lse,
+                    GYRE_F64);
+}
+
+/* Fold the leaves of `length` rows of one head of one part, into f64. */
 static void fold(gyre_executor *x, const gyre_slot_place *place, uint32_t which,
                  bool merge, uint32_t b, uint32_t h, uint64_t row,
                  uint64_t length, fold_at *out)
 {
     const gyre_part *part = &place->part[which];
-    size_t size = gyre_dtype_bytes(part->dtype);
     out->run = (gyre_run_of_rows){0, 0, length};
     out->reach = (gyre_reach){
         .batch = 1, .h1 = 1, .dim = part->dim, .rows = &out->run, .count = 1};
-    out->sum = (gyre_plane){.at = x->fold, .row = part->dim * size};
-    out->lse = (gyre_plane){.at = x->fold + length * part->dim * size,
-                            .row = place->part[1].plane.row};
-    gyre_identity(&out->reach, part->dtype, 0, &out->sum);
+    char *wide = lay_wide(x->fold, length, part->dim, &out->sum, &out->lse);
+    gyre_identity(&out->reach, GYRE_F64, 0, &out->sum);
     gyre_reach one = out->reach;
     one.dim = 1;
     if (merge)
-        gyre_identity(&one, place->part[1].dtype, -INFINITY, &out->lse);
+        gyre_identity(&one, GYRE_F64, -INFINITY, &out->lse);
     for (uint32_t leaf = 0; leaf < place->leaves; leaf++) {
         gyre_plane from = at_head(part, leaf, b, h, row);
-        if (merge) {
-            gyre_plane lse = at_head(&place->part[1], leaf, b, h, row);
-            x->kernel->merge(&out->reach, part->dtype, &from, &lse, &out->sum,
-                             &out->lse);
-        } else {
-            gyre_add_planes(&out->reach, part->dtype, &from, part->dtype,
+        if (merge)
+            merge_leaf(x, part, from, &place->part[1],
+                       at_head(&place->part[1], leaf, b, h, row), wide, out);
+        else
+            gyre_add_planes(&out->reach, part->dtype, &from, GYRE_F64,
                             &out->sum);
-        }
     }
 }
 
@@ -280,15 +313,14 @@ static void put_piece(gyre_executor *x, const gyre_plan_op *op, uint32_t i,
     fold(x, from, which, merge, b, h, piece->row, piece->length, &folded);
     gyre_plane out =
         at_head(&to->part[which], 0, b, h, gyre_executor_list(x, 1)[i].row);
-    gyre_convert(&folded.reach, from->part[which].dtype, &folded.sum,
-                 to->part[which].dtype, &out);
+    gyre_convert(&folded.reach, GYRE_F64, &folded.sum, to->part[which].dtype,
+                 &out);
     if (!merge || op->view[2] == GYRE_NO_VIEW)
         return;
     const gyre_part *lse = &x->places[views[op->view[2]].slot].part[0];
     out = at_head(lse, 0, b, h, gyre_executor_list(x, 2)[i].row);
     folded.reach.dim = 1;
-    gyre_convert(&folded.reach, from->part[1].dtype, &folded.lse, lse->dtype,
-                 &out);
+    gyre_convert(&folded.reach, GYRE_F64, &folded.lse, lse->dtype, &out);
 }
 
 void gyre_leaves_finish(gyre_executor *x, const gyre_plan_op *op)

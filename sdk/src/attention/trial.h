@@ -46,6 +46,7 @@ gyre_status gyre_whole_reference(gyre_whole *whole, const gyre_plan *plan,
 
 typedef struct gyre_trial_rule {
     gyre_dtype dtype;
+    uint32_t ranks;
     bool count, narrow_wire;
     uint32_t casts[GYRE_TRIAL_TENSORS]; /* narrowings before it is final */
     bool compared[GYRE_TRIAL_TENSORS];

@@ -146,6 +146,7 @@ static gyre_status judge(trial *t, bool lse, gyre_error *error)
     bool count = strcmp(x->kernel->name, "count") == 0;
     gyre_trial_rule rule = {
         .dtype = (gyre_dtype)p->dtype,
+        .ranks = p->ranks,
         .count = count,
         .narrow_wire = p->wire_dtype != p->sum_dtype,
         .compared = {true, lse && !count, backward, backward, backward}};

@@ -121,6 +121,10 @@ typedef struct gyre_fp {
 gyre_fp gyre_fp_pin(void);
 void gyre_fp_restore(gyre_fp saved);
 
+/* The whole text is a number as the "C" locale writes it, whatever locale the
+ * host has set. */
+bool gyre_number_parse(const char *text, double *out);
+
 /* Nanoseconds of the monotonic clock. */
 uint64_t gyre_now(void);
 

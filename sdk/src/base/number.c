@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked sizes and uuids. */
+/* Checked sizes, numbers in words, and uuids. */
 #include "config.h"
 
 #include "base/base.h"
 
 #include <errno.h>
+#include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,6 +31,25 @@ bool gyre_add(uint64_t a, uint64_t b, uint64_t *out)
     if (__builtin_add_overflow(a, b, &sum))
         return false;
     *out = sum;
+    return true;
+}
+
+bool gyre_number_parse(const char *text, double *out)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before;
+    double value;
+    char *end;
+
+    if (plain == (locale_t)0)
+        return false;
+    before = uselocale(plain);
+    value = strtod(text, &end);
+    uselocale(before);
+    freelocale(plain);
+    if (end == text || *end != '\0')
+        return false;
+    *out = value;
     return true;
 }
 

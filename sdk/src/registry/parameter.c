@@ -4,10 +4,8 @@
 
 #include "registry/registry.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- words of a choice ----------------------------------------------- */
@@ -157,22 +155,6 @@ static bool parse_choice(const char *words, const char *text, double *out)
     return false;
 }
 
-/* The host may have set a locale in which 0.9 is written 0,9. */
-static bool parse_number(const char *text, double *out)
-{
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    locale_t before;
-    char *end;
-
-    if (plain == (locale_t)0)
-        return false;
-    before = uselocale(plain);
-    *out = strtod(text, &end);
-    uselocale(before);
-    freelocale(plain);
-    return end != text && *end == '\0';
-}
-
 gyre_status gyre_plugin_parse(const gyre_plugin *plugin, const char *name,
                               const char *text, double *out, gyre_error *error)
 {
@@ -194,7 +176,7 @@ gyre_status gyre_plugin_parse(const gyre_plugin *plugin, const char *name,
     else if (p->type == GYRE_TYPE_CHOICE)
         good = parse_choice(p->words, text, &value);
     else
-        good = parse_number(text, &value);
+        good = gyre_number_parse(text, &value);
     if (!good) {
         gyre_parameter_range(p, range, sizeof(range));
         return gyre_fail(

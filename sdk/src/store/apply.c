@@ -5,7 +5,8 @@
  */
 #include "config.h"
 
-#include "device/feedback.h"
+#include "store/chunk.h"
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <string.h>

@@ -15,9 +15,8 @@
 #include "config.h"
 
 #include "device/birth.h"
+#include "store/ledger.h"
 #include "store/round.h"
-
-#include <string.h>
 
 /* ---- the birthplace --------------------------------------------------- */
 

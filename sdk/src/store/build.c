@@ -3,13 +3,17 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/build.h"
+#include "store/chunk.h"
+#include "store/commit.h"
+#include "store/ledger.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/stream.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 

@@ -2,8 +2,7 @@
 /*
  * The commit, and the way back.
  *
- *     residual, flush data -> write area -> flush -> the previous slots are
- * free
+ *     residual, flush data -> write area -> flush -> previous slots are free
  *
  * When the area write or its flush fails, nobody knows whether the new record
  * stands.  The same area is then overwritten with a record of the previous
@@ -12,30 +11,12 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/chunk.h"
+#include "store/commit.h"
+#include "store/ledger.h"
+#include "store/stream.h"
 
 #include <string.h>
-
-gyre_status gyre_store_check(const gyre_store *store, bool idle, bool writable,
-                             gyre_error *error)
-{
-    if (store == NULL)
-        return gyre_fail(error, GYRE_INVALID, "no store was given");
-    if (store->mode == GYRE_STORE_BROKEN)
-        return gyre_fail(error, GYRE_STATE,
-                         "store %s is broken after an I/O error: close and "
-                         "open it to find out which commit stands",
-                         store->path);
-    if (idle && store->round != NULL)
-        return gyre_fail(error, GYRE_STATE,
-                         "a round of store %s is open; finish or abort it "
-                         "first",
-                         store->path);
-    if (writable && store->read_only)
-        return gyre_fail(error, GYRE_STATE, "store %s is open read-only",
-                         store->path);
-    return GYRE_OK;
-}
 
 void gyre_store_rewind(gyre_store *store)
 {

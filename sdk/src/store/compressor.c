@@ -10,9 +10,8 @@
 #include "config.h"
 
 #include "registry/compressor.h"
-#include "store/store.h"
+#include "store/plugins.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char *const residual_names[] = {"committed", "volatile", "off"};

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "store/chunk.h"
 #include "store/safetensors.h"
 #include "store/store.h"
 
@@ -265,19 +266,6 @@ static gyre_status put_all(exporting *e, gyre_error *error)
 
 /* ---- the file --------------------------------------------------------- */
 
-static gyre_status make_durable(const exporting *e, gyre_error *error)
-{
-    char *slash = strrchr(e->aside, '/');
-
-    if (rename(e->aside, e->file) != 0)
-        return gyre_fail_errno(error, GYRE_IO, errno, "cannot rename %s to %s",
-                               e->aside, e->file);
-    if (slash == NULL)
-        return gyre_io_sync_folder(NULL, ".", error);
-    slash[slash == e->aside] = '\0';
-    return gyre_io_sync_folder(NULL, e->aside, error);
-}
-
 static gyre_status write_file(exporting *e, gyre_error *error)
 {
     gyre_status status;
@@ -288,11 +276,14 @@ static gyre_status write_file(exporting *e, gyre_error *error)
                                e->aside);
     status = put_all(e, error);
     close(e->fd);
+    if (status == GYRE_OK && rename(e->aside, e->file) != 0)
+        status = gyre_fail_errno(error, GYRE_IO, errno,
+                                 "cannot rename %s to %s", e->aside, e->file);
     if (status != GYRE_OK) {
         unlink(e->aside);
         return status;
     }
-    return make_durable(e, error);
+    return gyre_io_sync_parent(NULL, e->file, error);
 }
 
 gyre_status gyre_store_export(gyre_store *store, const char *file,
@@ -303,6 +294,7 @@ gyre_status gyre_store_export(gyre_store *store, const char *file,
         .store = store, .file = file, .progress = progress, .user = user};
     gyre_status status = gyre_store_check(store, true, false, error);
     size_t count, room;
+    gyre_fp saved;
 
     if (status == GYRE_OK && (file == NULL || file[0] == '\0'))
         status = gyre_fail(error, GYRE_INVALID, "an export needs a file");
@@ -317,7 +309,9 @@ gyre_status gyre_store_export(gyre_store *store, const char *file,
         status = gyre_fail(error, GYRE_NO_MEMORY, "no memory for an export");
     } else {
         snprintf(e.aside, room, "%s.partial", file);
+        saved = gyre_fp_pin(); /* codecs are decoded in this thread */
         status = write_file(&e, error);
+        gyre_fp_restore(saved);
     }
     gyre_free(store->context, e.aside, room, 1);
     gyre_free(store->context, e.at, count, sizeof(*e.at));

@@ -2,7 +2,8 @@
 /* The bytes on disk: superblock, label, record, and how each is checked. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/format.h"
+#include "store/layout.h"
 
 #include <stdio.h>
 #include <string.h>

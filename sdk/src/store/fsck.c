@@ -2,7 +2,11 @@
 /* Looking at a closed store: everything that is there, told one by one. */
 #include "config.h"
 
+#include "store/commit.h"
 #include "store/fsck.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/stream.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,7 +136,7 @@ static gyre_status read_record(gyre_store *store, uint32_t d, uint32_t a,
         store, d, store->image, layout->area_bytes, layout->area_at[a], why);
 
     if (status == GYRE_OK)
-        status = gyre_format_read_area(store->image, layout->area_bytes,
+        status = gyre_format_read_area(store->image, layout->area_room,
                                        store->uuid, store->generation,
                                        layout->chunks, layout->tensor_count,
                                        &record, &entries, &steps, &blob, why);

@@ -2,10 +2,16 @@
 /* A new generation beside the old one, and the flip; reshard. */
 #include "config.h"
 
+#include "store/build.h"
+#include "store/chunk.h"
+#include "store/commit.h"
 #include "store/generation.h"
+#include "store/ledger.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/plugins.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* ---- filling ---------------------------------------------------------- */
 
@@ -146,39 +152,6 @@ static void watch(void *user)
 
 /* ---- the new store ---------------------------------------------------- */
 
-static gyre_status inherit_optimizer(gyre_store *to, const gyre_store *from,
-                                     gyre_error *error)
-{
-    gyre_context *context = from->context;
-    bool whole;
-
-    to->optimizer = gyre_copy_text(context, from->optimizer);
-    to->optimizer_version = gyre_copy_text(context, from->optimizer_version);
-    to->variant = gyre_copy_text(context, from->variant);
-    to->state_version = from->state_version;
-    to->kernel_hash = from->kernel_hash;
-    to->layout.slots = from->layout.slots;
-    memcpy(to->layout.codecs, from->layout.codecs, sizeof(to->layout.codecs));
-    to->seed = from->seed;
-    to->settings =
-        gyre_alloc_zero(context, from->setting_count, sizeof(gyre_setting));
-    whole = to->optimizer != NULL && to->optimizer_version != NULL &&
-            to->variant != NULL && to->settings != NULL;
-    if (to->settings != NULL)
-        to->setting_count = from->setting_count;
-    for (size_t i = 0; whole && i < from->setting_count; i++) {
-        to->settings[i].name = gyre_copy_text(context, from->settings[i].name);
-        to->settings[i].value = from->settings[i].value;
-        whole = to->settings[i].name != NULL;
-    }
-    for (uint32_t i = 0; whole && i < from->layout.slots; i++) {
-        to->slot_names[i] = gyre_copy_text(context, from->slot_names[i]);
-        to->slot_initial[i] = from->slot_initial[i];
-        whole = to->slot_names[i] != NULL;
-    }
-    return whole ? GYRE_OK : gyre_fail(error, GYRE_NO_MEMORY, "no memory");
-}
-
 static gyre_status inherit_tensors(gyre_store *to, const gyre_store *from,
                                    gyre_error *error)
 {
@@ -257,7 +230,7 @@ gyre_status gyre_change_inherit(gyre_change *change,
     to->now.generation = to->generation;
     to->now.dirty = 0;
     atomic_store(&to->flash, atomic_load(&from->flash));
-    status = inherit_optimizer(to, from, error);
+    status = gyre_store_inherit_optimizer(to, from, error);
     if (status == GYRE_OK)
         status = gyre_store_inherit_compressor(to, from, error);
     if (status == GYRE_OK)

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <string.h>

@@ -2,6 +2,7 @@
 /* In from a safetensors file, as a new generation. */
 #include "config.h"
 
+#include "store/commit.h"
 #include "store/generation.h"
 #include "store/safetensors.h"
 
@@ -195,10 +196,11 @@ static gyre_status take_store_step(importing *in, gyre_error *error)
         return GYRE_OK;
     errno = 0;
     step = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 ||
+        step > INT64_MAX)
         return gyre_fail(error, GYRE_FORMAT,
-                         "%s: metadata \"gyre.step\" must be a whole number, "
-                         "not \"%.40s\"",
+                         "%s: metadata \"gyre.step\" must be a whole number "
+                         "below 2^63, not \"%.40s\"",
                          in->st.path, text);
     in->change.fresh->now.step = step;
     return GYRE_OK;

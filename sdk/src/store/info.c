@@ -2,6 +2,8 @@
 /* What a store says about itself. */
 #include "config.h"
 
+#include "store/ledger.h"
+#include "store/place.h"
 #include "store/round.h"
 
 #include <string.h>

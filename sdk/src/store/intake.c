@@ -19,6 +19,7 @@
 #include "config.h"
 
 #include "registry/compressor.h"
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <math.h>

@@ -2,7 +2,8 @@
 /* The journal of a change of generation: what may have to be swept up. */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/manifest.h"
+#include "store/place.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,13 +28,30 @@ static char *put_names(const gyre_store *store, char *at)
     return at;
 }
 
+/* One name, one line. */
+static gyre_status check_names(const gyre_store *store, gyre_error *error)
+{
+    for (uint32_t d = 0; store != NULL && d < store->layout.devices; d++)
+        if (strchr(store->places[d].file, '\n') != NULL)
+            return gyre_fail(error, GYRE_INVALID,
+                             "the path of device %u has a line break in it: "
+                             "%s; give a folder without one",
+                             d, store->places[d].file);
+    return GYRE_OK;
+}
+
 gyre_status gyre_journal_write(const gyre_store *store, const gyre_store *old,
                                gyre_error *error)
 {
     size_t bytes = name_bytes(store) + name_bytes(old) + 1;
-    char *text = gyre_alloc(store->context, bytes, 1);
-    gyre_status status;
+    gyre_status status = check_names(store, error);
+    char *text;
 
+    if (status == GYRE_OK)
+        status = check_names(old, error);
+    if (status != GYRE_OK)
+        return status;
+    text = gyre_alloc(store->context, bytes, 1);
     if (text == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for the journal");
     *put_names(old, put_names(store, text)) = '\0';
@@ -111,7 +129,8 @@ void gyre_journal_settle(const gyre_store *at, const gyre_store *store)
     }
     while (fgets(line, sizeof(line), file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        if (!in_use(store, line) && !gyre_place_is_block(line))
+        if (gyre_place_is_device_name(base_name(line)) &&
+            !in_use(store, line) && !gyre_place_is_block(line))
             all &= remove_file(at, line);
     }
     fclose(file);

@@ -14,7 +14,9 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/chunk.h"
+#include "store/ledger.h"
+#include "store/stream.h"
 
 #include <string.h>
 

@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <math.h>

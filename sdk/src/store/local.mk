@@ -3,39 +3,61 @@ store_sources = \
 	sdk/src/store/apply.c \
 	sdk/src/store/born.c \
 	sdk/src/store/build.c \
+	sdk/src/store/build.h \
+	sdk/src/store/chunk.c \
+	sdk/src/store/chunk.h \
 	sdk/src/store/commit.c \
+	sdk/src/store/commit.h \
 	sdk/src/store/compressor.c \
+	sdk/src/store/compute.c \
+	sdk/src/store/compute.h \
 	sdk/src/store/create.c \
+	sdk/src/store/devices.c \
+	sdk/src/store/equip.c \
 	sdk/src/store/export.c \
+	sdk/src/store/finish.c \
 	sdk/src/store/format.c \
+	sdk/src/store/format.h \
 	sdk/src/store/fsck.c \
 	sdk/src/store/fsck.h \
 	sdk/src/store/generation.c \
 	sdk/src/store/generation.h \
-	sdk/src/store/import.c \
 	sdk/src/store/gradient.c \
+	sdk/src/store/import.c \
 	sdk/src/store/info.c \
 	sdk/src/store/intake.c \
 	sdk/src/store/journal.c \
 	sdk/src/store/keep.c \
 	sdk/src/store/layout.c \
+	sdk/src/store/layout.h \
+	sdk/src/store/layout_chunk.c \
 	sdk/src/store/ledger.c \
+	sdk/src/store/ledger.h \
 	sdk/src/store/links.c \
 	sdk/src/store/manifest.c \
+	sdk/src/store/manifest.h \
+	sdk/src/store/manifest_read.c \
 	sdk/src/store/measure.c \
 	sdk/src/store/mend.c \
 	sdk/src/store/onward.c \
 	sdk/src/store/open.c \
+	sdk/src/store/optimizer.c \
 	sdk/src/store/place.c \
+	sdk/src/store/place.h \
 	sdk/src/store/plan.c \
+	sdk/src/store/plugins.h \
 	sdk/src/store/recover.c \
 	sdk/src/store/residual.c \
+	sdk/src/store/residual.h \
 	sdk/src/store/round.c \
 	sdk/src/store/round.h \
+	sdk/src/store/round_memory.c \
 	sdk/src/store/safetensors.c \
 	sdk/src/store/safetensors.h \
+	sdk/src/store/store.c \
 	sdk/src/store/store.h \
 	sdk/src/store/stream.c \
+	sdk/src/store/stream.h \
 	sdk/src/store/stream_io.c \
 	sdk/src/store/survey.c \
 	sdk/src/store/transfer.c \

@@ -12,7 +12,7 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/place.h"
 
 #include <errno.h>
 #include <stdio.h>

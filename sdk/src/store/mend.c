@@ -6,12 +6,17 @@
  */
 #include "config.h"
 
+#include "store/build.h"
+#include "store/chunk.h"
+#include "store/commit.h"
 #include "store/fsck.h"
+#include "store/manifest.h"
+#include "store/place.h"
+#include "store/stream.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- labels ----------------------------------------------------------- */
 

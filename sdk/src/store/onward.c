@@ -2,9 +2,7 @@
 /* A reshard between two rounds of a program that goes on. */
 #include "config.h"
 
-#include "store/store.h"
-
-#include <string.h>
+#include "store/compute.h"
 
 typedef struct binding {
     void *data;

@@ -10,8 +10,9 @@
  */
 #include "config.h"
 
-#include "store/store.h"
+#include "store/place.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,6 +26,14 @@
 
 enum { POLL_NS = 5000000 };
 
+/* The end of a wait; one beyond what the clock can say never comes. */
+static uint64_t end_of(uint64_t wait_ns)
+{
+    uint64_t now = gyre_now();
+
+    return wait_ns < UINT64_MAX - now ? now + wait_ns : UINT64_MAX;
+}
+
 static void nap(void)
 {
     struct timespec t = {0, POLL_NS};
@@ -36,17 +45,39 @@ gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error)
 {
     char *real = realpath(store->path, NULL);
     char *copy;
+    size_t length;
 
     if (real == NULL)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot open %s",
                                store->path);
     copy = gyre_copy_text(store->context, real);
+    length = strlen(real);
     free(real);
     if (copy == NULL)
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
+    if (length > GYRE_PATH_MOST) {
+        gyre_free_text(store->context, copy);
+        return gyre_fail(error, GYRE_RANGE,
+                         "the path of the store has %zu bytes; at most %d "
+                         "leave room for the files in it",
+                         length, GYRE_PATH_MOST);
+    }
     gyre_free_text(store->context, store->path);
     store->path = copy;
     return GYRE_OK;
+}
+
+bool gyre_place_is_device_name(const char *name)
+{
+    size_t n = strspn(name, "0123456789abcdef");
+    const char *at = name + n;
+
+    if (n != 8 || at[0] != '.' || at[1] != 'g' ||
+        !isdigit((unsigned char)at[2]))
+        return false;
+    at += 2 + strspn(at + 2, "0123456789");
+    return at[0] == '.' && at[1] == 'd' && isdigit((unsigned char)at[2]) &&
+           at[2 + strspn(at + 2, "0123456789")] == '\0';
 }
 
 bool gyre_place_is_block(const char *path)
@@ -73,13 +104,20 @@ char *gyre_place_file_name(const gyre_store *store, const char *path,
                            uint32_t index)
 {
     const char *folder = gyre_place_folder(store, path);
-    char text[4096];
+    char name[64];
+    size_t bytes;
+    char *text;
 
     if (gyre_place_is_block(folder))
         return gyre_copy_text(store->context, folder);
-    snprintf(text, sizeof(text), "%s/%.8s.g%llu.d%02u", folder,
-             store->uuid_text, (unsigned long long)store->generation, index);
-    return gyre_copy_text(store->context, text);
+    bytes = strlen(folder) + 2 +
+            (size_t)snprintf(name, sizeof(name), "%.8s.g%llu.d%02u",
+                             store->uuid_text,
+                             (unsigned long long)store->generation, index);
+    text = gyre_alloc(store->context, bytes, 1);
+    if (text != NULL)
+        snprintf(text, bytes, "%s/%s", folder, name);
+    return text;
 }
 
 /* The process number in DIR/lock, or 0. */
@@ -105,13 +143,18 @@ static gyre_status lock_failed(gyre_store *store, int fd, gyre_error *error)
                      store->path, owner);
 }
 
-/* Take the lock in `fd`; BUSY when its owner lives, or for too long. */
+/* Take the lock in `fd`; BUSY when its owner lives, or for too long; SYSTEM
+ * when there are no locks here. */
 static gyre_status wait_for_lock(gyre_store *store, int fd, uint64_t until,
                                  gyre_error *error)
 {
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        long owner = read_owner(fd);
+        long owner;
 
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return gyre_fail_errno(error, GYRE_SYSTEM, errno,
+                                   "cannot lock %s/lock", store->path);
+        owner = read_owner(fd);
         if ((owner > 0 && (kill((pid_t)owner, 0) == 0 || errno == EPERM)) ||
             gyre_now() >= until)
             return lock_failed(store, fd, error);
@@ -133,7 +176,7 @@ gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
 {
     char path[4096];
     char text[32];
-    uint64_t until = gyre_now() + wait_ns;
+    uint64_t until = end_of(wait_ns);
     int fd = -1, n;
 
     snprintf(path, sizeof(path), "%s/lock", store->path);
@@ -177,7 +220,7 @@ void gyre_place_unlock(gyre_store *store)
 gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
                                  uint64_t wait_ns, gyre_error *error)
 {
-    uint64_t until = gyre_now() + wait_ns;
+    uint64_t until = end_of(wait_ns);
     bool told = false;
 
     while (flock(place->fd, LOCK_EX | LOCK_NB) != 0) {

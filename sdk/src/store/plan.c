@@ -11,6 +11,9 @@
 
 #include "device/birth.h"
 #include "registry/compressor.h"
+#include "store/build.h"
+#include "store/compute.h"
+#include "store/ledger.h"
 #include "store/round.h"
 
 #include <string.h>

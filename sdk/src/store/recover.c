@@ -10,8 +10,9 @@
 #include "config.h"
 
 #include "store/fsck.h"
+#include "store/manifest.h"
+#include "store/place.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,20 +31,6 @@ typedef struct recovering {
     uint8_t uuid[16];
     bool several; /* stores */
 } recovering;
-
-/* UUID8.gN.dNN */
-static bool is_device_name(const char *name)
-{
-    size_t n = strspn(name, "0123456789abcdef");
-    const char *at = name + n;
-
-    if (n != 8 || at[0] != '.' || at[1] != 'g' ||
-        !isdigit((unsigned char)at[2]))
-        return false;
-    at += 2 + strspn(at + 2, "0123456789");
-    return at[0] == '.' && at[1] == 'd' && isdigit((unsigned char)at[2]) &&
-           at[2 + strspn(at + 2, "0123456789")] == '\0';
-}
 
 static bool read_all(int fd, void *data, size_t bytes, uint64_t offset)
 {
@@ -76,11 +63,11 @@ static bool has_record(gyre_store *probe, int fd)
         const void *blob;
         gyre_record record;
 
-        found =
-            read_all(fd, image, bytes, layout->area_at[a]) &&
-            gyre_format_read_area(image, bytes, probe->uuid, probe->generation,
-                                  layout->chunks, layout->tensor_count, &record,
-                                  &entries, &steps, &blob, NULL) == GYRE_OK;
+        found = read_all(fd, image, bytes, layout->area_at[a]) &&
+                gyre_format_read_area(image, layout->area_room, probe->uuid,
+                                      probe->generation, layout->chunks,
+                                      layout->tensor_count, &record, &entries,
+                                      &steps, &blob, NULL) == GYRE_OK;
     }
     gyre_free(probe->context, image, bytes, 1);
     return found;
@@ -164,7 +151,7 @@ gyre_status gyre_fsck_recover(gyre_context *context, const char *path,
     if (folder == NULL)
         return gyre_fail_errno(error, GYRE_IO, errno, "cannot open %s", path);
     while ((entry = readdir(folder)) != NULL)
-        if (is_device_name(entry->d_name))
+        if (gyre_place_is_device_name(entry->d_name))
             try_file(&r, entry->d_name);
     closedir(folder);
     if (r.text != NULL && !r.several) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round: its frame (round.c), gradients in (gradient.c, born.c) and on
- * (intake.c, residual.c), one chunk's update in its worker (apply.c), norm and
- * end
- * (update.c), bytes (ledger.c).
+ * A round: its frame (round.c, round_memory.c), gradients in (gradient.c,
+ * born.c) and on (intake.c, residual.c), one chunk's update in its worker
+ * (apply.c), norm and end (update.c, finish.c), bytes (ledger.c).
  *
  *     begin --> OPEN -- gradient, absent, release, next --> update --+
  *                 |                                                  |
@@ -42,7 +41,7 @@
 #define GYRE_SRC_STORE_ROUND_H
 
 #include "device/feedback.h"
-#include "store/store.h"
+#include "store/stream.h"
 
 typedef struct gyre_claim {
     uint64_t *ends; /* disjoint ranges, ascending: begin, end, ... */
@@ -154,6 +153,9 @@ static inline size_t gyre_round_grain_elements(const gyre_tensor_state *t,
 
     return left < GYRE_GRAIN ? (size_t)left : GYRE_GRAIN;
 }
+/* Its memory, by `way` and `early`, and what it counts down.  On failure
+ * gyre_round_discard frees what there is (round_memory.c). */
+gyre_status gyre_round_allocate(gyre_round *round, gyre_error *error);
 /* A round was given and has this tensor (gradient.c). */
 gyre_status gyre_round_check_tensor(gyre_round *round, size_t tensor,
                                     gyre_error *error);
@@ -179,6 +181,21 @@ void gyre_round_start(gyre_round *round);
 gyre_status gyre_round_end_stream(gyre_round *round, gyre_error *error);
 /* A stream failed: who waits is woken.  For gyre_stream.ended. */
 void gyre_round_stream_ended(void *user, uint32_t device, gyre_status status);
+
+/* ---- update and end (update.c, finish.c) ------------------------------ */
+
+/* All of an update that its caller waits for.  MISSING leaves the round open.
+ */
+gyre_status gyre_round_update_now(gyre_round *round, gyre_error *error);
+/* Norm of what the optimizer sees; NaN while it is not yet known. */
+double gyre_round_norm_compressed(const gyre_round *round);
+/* As much of a report as the caller's has room for; `to` may be NULL. */
+void gyre_round_hand_report(const gyre_round_report *from,
+                            gyre_round_report *to);
+/* Give delivered ranges their old values back, once.  `all`: everything bound,
+ * for a rollback over several rounds. */
+gyre_status gyre_round_give_back(gyre_round *round, bool all,
+                                 gyre_error *error);
 
 /* ---- intake (intake.c) ------------------------------------------------ */
 

@@ -16,7 +16,6 @@
 #include "store/worker.h"
 #include "trace/trace.h"
 
-#include <string.h>
 #include <time.h>
 
 enum {

@@ -2,7 +2,9 @@
 /* Every chunk of a store: read once as a stream, and the bad ones again. */
 #include "config.h"
 
+#include "store/chunk.h"
 #include "store/fsck.h"
+#include "store/stream.h"
 
 #include <stdio.h>
 #include <string.h>

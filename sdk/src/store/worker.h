@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside a worker: its thread and commands (worker.c), what it does with
- * buffers (stream.c, stream_io.c), and the rates of emulated devices and links
- * (links.c).
+ * Inside a worker: its thread and commands (worker.c), what it works with
+ * (equip.c) and what it does with that (stream.c, stream_io.c), and the rates
+ * of emulated devices and links (links.c).
  *
  * One buffer's way through a stream; brackets are there only when something is
  * emulated, and are left when the clock says so:
@@ -24,13 +24,9 @@
 #ifndef GYRE_SRC_STORE_WORKER_H
 #define GYRE_SRC_STORE_WORKER_H
 
-#include "store/store.h"
+#include "store/stream.h"
 
 /* ---- rates (links.c) -------------------------------------------------- */
-
-/* "65M", "1.5G", "800k", "1000000": bytes per second, decimal.  false: not a
- * rate, or not above 0. */
-bool gyre_rate_parse(const char *text, size_t length, double *rate);
 
 /*
  * A thing that moves one transfer after another at `rate`: what is reserved
@@ -163,6 +159,13 @@ static inline uint64_t gyre_later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* ---- equipment (equip.c) ---------------------------------------------- */
+
+/* For the device `index` of its store.  What a failure leaves is for strip. */
+gyre_status gyre_worker_equip(gyre_worker *w, gyre_error *error);
+/* Once its thread has ended, or before it was started. */
+void gyre_worker_strip(gyre_worker *w);
+
 /* ---- transfers (stream_io.c) ------------------------------------------ */
 
 /* Start reading or writing a version of the buffer's chunk, or its gradients;
@@ -186,7 +189,7 @@ bool gyre_transfer_over(const gyre_buffer *b, uint64_t now);
  * go to the trace: of an emulated device the time that it would have taken. */
 uint64_t gyre_transfer_close(gyre_worker *w, gyre_buffer *b, bool read);
 
-/* ---- the thread --------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------- */
 
 /* Run the stream that was given, to its end (stream.c). */
 gyre_status gyre_worker_stream(gyre_worker *w, gyre_error *error);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked sums and products, rounding up, uuids, the clock. */
+/* Checked sums and products, rounding up, numbers in words, uuids, the clock.
+ */
 #include "config.h"
 
+#include "../comma.h"
 #include "../unit.h"
 
 #include "base/base.h"
@@ -44,6 +46,33 @@ static void test_round_up(void **state)
     assert_int_equal(gyre_round_up(4096, 4096), 4096);
     assert_int_equal(gyre_round_up(4097, 4096), 8192);
     assert_int_equal(gyre_round_up(7, 3), 9);
+}
+
+static void test_numbers_in_words(void **state)
+{
+    double out = 77;
+
+    (void)state;
+    assert_true(gyre_number_parse("0.75", &out) && out == 0.75);
+    assert_true(gyre_number_parse("-2e3", &out) && out == -2000);
+    assert_false(gyre_number_parse("", &out));
+    assert_false(gyre_number_parse("0,75", &out));
+    assert_false(gyre_number_parse("1 ", &out));
+    assert_false(gyre_number_parse("x", &out));
+    assert_true(out == -2000);
+}
+
+static void test_numbers_in_a_host_that_writes_a_comma(void **state)
+{
+    double out = 77;
+    bool good;
+
+    (void)state;
+    if (!comma_locale())
+        skip();
+    good = gyre_number_parse("0.75", &out);
+    setlocale(LC_NUMERIC, "C");
+    assert_true(good && out == 0.75);
 }
 
 static void test_uuid_text_and_back(void **state)
@@ -149,6 +178,8 @@ int main(void)
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_round_up),
+        cmocka_unit_test(test_numbers_in_words),
+        cmocka_unit_test(test_numbers_in_a_host_that_writes_a_comma),
         cmocka_unit_test(test_uuid_text_and_back),
         cmocka_unit_test(test_bad_uuid),
         cmocka_unit_test(test_random_uuid),

@@ -190,6 +190,59 @@ static void test_unknown_total(void **state)
     free(text);
 }
 
+/* Steps 10 to 12 of 20, a second each, and what stands on the last lines. */
+static char *draw_steps(int width, const char *note)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    progress_bar progress = bar(file, PROGRESS_BAR, width, 20);
+
+    progress.unit = "steps";
+    progress.note = note;
+    fake_time += 1000000000;
+    progress_begin(&progress, 10);
+    progress_update(&progress, 10);
+    for (int step = 11; step <= 12; step++) {
+        fake_time += 2000000000;
+        progress_update(&progress, step);
+    }
+    progress_clear(&progress);
+    fputs("a line\n", file);
+    progress_update(&progress, 12);
+    fclose(file);
+    return text;
+}
+
+/* The rate is of the steps since it began, and a line may stand above. */
+static void test_steps(void **state)
+{
+    char *text = draw_steps(100, "loss 2.5");
+
+    (void)state;
+    assert_int_equal(strncmp(text, "\rexport [####", 13), 0);
+    assert_non_null(strstr(text, " 50 %  10/20 steps  0 steps/s  loss 2.5"));
+    assert_non_null(strstr(
+        text, " 60 %  12/20 steps  0.50 steps/s  0:16 left  loss 2.5\033[K"
+              "\r\033[Ka line\n\rexport [###"));
+    free(text);
+}
+
+/* Too long a note is cut at the edge, between characters. */
+static void test_cut_note(void **state)
+{
+    char *text = draw_steps(59, "m\xc3\xbc\xc3\xbc\xc3\xbc");
+
+    (void)state;
+    assert_non_null(
+        strstr(text, "export  60 %  12/20 steps  0.50 steps/s  0:16 left  "
+                     "m\xc3\xbc\xc3\xbc\xc3\xbc\033[K"));
+    free(text);
+    text = draw_steps(55, "m\xc3\xbc\xc3\xbc\xc3\xbc");
+    assert_non_null(strstr(text, "0:16 left  m\xc3\xbc\033[K"));
+    free(text);
+}
+
 static void test_quiet(void **state)
 {
     char *text = draw(PROGRESS_NONE, 80, 1000, 5000000000);
@@ -213,6 +266,8 @@ int main(void)
         cmocka_unit_test(test_codes),
         cmocka_unit_test(test_bar),
         cmocka_unit_test(test_narrow_bar),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_cut_note),
         cmocka_unit_test(test_plain_lines),
         cmocka_unit_test(test_unknown_total),
         cmocka_unit_test(test_quiet),

@@ -96,4 +96,17 @@ static inline void must_import(fixture *f, const char *path)
         fail_msg("%s", error.text);
 }
 
+/* All bytes of the last export. */
+static inline size_t slurp(const fixture *f, char *out, size_t room)
+{
+    FILE *file = fopen(f->file, "rb");
+    size_t n;
+
+    assert_non_null(file);
+    n = fread(out, 1, room, file);
+    fclose(file);
+    assert_true(n < room);
+    return n;
+}
+
 #endif

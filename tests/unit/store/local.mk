@@ -14,8 +14,10 @@ check_PROGRAMS += \
 	tests/unit/store/test_device \
 	tests/unit/store/test_early \
 	tests/unit/store/test_emulated \
+	tests/unit/store/test_exchange \
 	tests/unit/store/test_fsck \
 	tests/unit/store/test_generation \
+	tests/unit/store/test_hostile \
 	tests/unit/store/test_independence \
 	tests/unit/store/test_inplace \
 	tests/unit/store/test_layout \
@@ -46,7 +48,7 @@ slow_tests += tests/unit/store/test_independence tests/unit/store/test_near \
 slow_tests += tests/unit/store/test_device
 # A child that ends in mid-import holds memory, which valgrind calls an error;
 # all the rest of it takes seconds there.
-slow_tests += tests/unit/store/test_safetensors \
+slow_tests += tests/unit/store/test_exchange tests/unit/store/test_safetensors \
 	tests/unit/store/test_safetensors_fail
 
 tests_unit_store_test_codecs_LDADD = $(store_LDADD)

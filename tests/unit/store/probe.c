@@ -3,6 +3,8 @@
 
 #include "probe.h"
 
+#include "store/chunk.h"
+
 #define hold(p, condition)         \
     do {                           \
         if (!(condition))          \

@@ -8,7 +8,7 @@
 
 #include "fixture.h"
 
-#include "store/store.h"
+#include "store/chunk.h"
 
 static const gyre_slot_codec mixed[] = {
     {"*", GYRE_STATE_Q8},

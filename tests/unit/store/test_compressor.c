@@ -9,6 +9,7 @@
 #include "compressed.h"
 
 #include "registry/compressor.h"
+#include "store/manifest.h"
 
 #include <unistd.h>
 

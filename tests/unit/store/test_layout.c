@@ -8,7 +8,8 @@
 
 #include "fixture.h"
 
-#include "store/store.h"
+#include "store/format.h"
+#include "store/layout.h"
 
 enum { LISTS = 120, MOST = 40 };
 

@@ -3,8 +3,10 @@
  * clock of our own. */
 #include "config.h"
 
+#include "../comma.h"
 #include "fixture.h"
 
+#include "store/compute.h"
 #include "store/worker.h"
 
 /* ---- rates ------------------------------------------------------------ */
@@ -34,6 +36,20 @@ static void test_rates(void **state)
         if (!good)
             assert_true(rate == -1);
     }
+}
+
+/* Rates are written as in the manual in every country. */
+static void test_rates_in_a_host_that_writes_a_comma(void **state)
+{
+    double rate = -1;
+    bool good;
+
+    (void)state;
+    if (!comma_locale())
+        skip();
+    good = gyre_rate_parse("1.5G", 4, &rate);
+    setlocale(LC_NUMERIC, "C");
+    assert_true(good && rate == 1.5e9);
 }
 
 static void test_compute_texts(void **state)
@@ -190,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_rates_in_a_host_that_writes_a_comma),
         cmocka_unit_test(test_compute_texts),
         cmocka_unit_test(test_no_rate_takes_no_time),
         cmocka_unit_test(test_transfers_queue_up),

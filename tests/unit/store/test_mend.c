@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "damage.h"
+#include "store/commit.h"
 
 /* ---- no way back ------------------------------------------------------ */
 

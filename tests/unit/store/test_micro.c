@@ -317,6 +317,28 @@ static void test_bad_numbers_are_refused(void **state)
     assert_null(round);
 }
 
+/* What a gradient is multiplied by has to be a number that f32 has whole: one
+ * that is infinite would be written into every parameter. */
+static void test_an_inverse_beyond_f32_is_refused(void **state)
+{
+    static const double pairs[][2] = {
+        {1, 1e-300}, {0x1p-140, 1}, {1, 1e300}, {0x1p100, 1e20}};
+    world *w = *state;
+    fixture *f = &w->f;
+    gyre_round *round = NULL;
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        gyre_round_options o = round_options();
+
+        o.loss_scale = pairs[i][0];
+        o.denominator = pairs[i][1];
+        expect(f, gyre_round_begin(f->store, &o, &round, &f->error),
+               GYRE_RANGE);
+        unit_assert_text(&f->error, "no f32 holds");
+        assert_null(round);
+    }
+}
+
 /* ---- scale and clip --------------------------------------------------- */
 
 static void test_scale_and_denominator_divide_once(void **state)
@@ -389,6 +411,7 @@ int main(void)
         IN_A_WORLD(test_groups_keep_their_own_values_and_steps),
         IN_A_WORLD(test_bad_groups_are_refused_by_number_and_name),
         IN_A_WORLD(test_bad_numbers_are_refused),
+        IN_A_WORLD(test_an_inverse_beyond_f32_is_refused),
         IN_A_WORLD(test_scale_and_denominator_divide_once),
         IN_A_WORLD(test_clip_is_global_and_norms_are_named),
     };

@@ -8,8 +8,26 @@
 #include "fixture.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+/* In place of the system's, for a file system that has no locks. */
+static bool no_locks;
+
+int flock(int fd, int operation)
+{
+    if (!no_locks)
+        return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOLCK;
+    return -1;
+}
 
 typedef struct world {
     fixture f;
@@ -78,6 +96,32 @@ static void expect_open(world *w, const gyre_store_options *options,
 
 /* ---- making ----------------------------------------------------------- */
 
+/* A name that is cut is another name: manifest.json.new beside manifest.json
+ * would be manifest.json. */
+static void test_a_path_that_leaves_no_room_is_refused(void **state)
+{
+    world *w = *state;
+    gyre_store_spec spec = spec_of(&w->m);
+    char path[4096];
+    size_t n = (size_t)snprintf(path, sizeof(path), "%s", w->f.root);
+
+    while (n < 3900) {
+        n += (size_t)snprintf(path + n, sizeof(path) - n, "/%0150d", 0);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    snprintf(path + n, sizeof(path) - n, "/%0*d", (int)(4085 - n - 1), 0);
+    expect(&w->f,
+           gyre_store_create(w->f.context, path, &spec, NULL, &w->f.store,
+                             &w->f.error),
+           GYRE_RANGE);
+    unit_assert_text(&w->f.error, "4085 bytes");
+    assert_null(w->f.store);
+    assert_int_not_equal(access(path, F_OK), 0);
+    path[3980] = '\0'; /* and this one does */
+    good(&w->f, gyre_store_create(w->f.context, path, &spec, NULL, &w->f.store,
+                                  &w->f.error));
+}
+
 static void test_bad_specs_are_refused_and_nothing_stays(void **state)
 {
     world *w = *state;
@@ -96,6 +140,15 @@ static void test_bad_specs_are_refused_and_nothing_stays(void **state)
     spec.settings = &wrong;
     spec.setting_count = 1;
     expect_create(w, &spec, NULL, GYRE_PARAMETER, "momentum");
+    spec = spec_of(&w->m);
+    spec.codec_count = 1;
+    expect_create(w, &spec, NULL, GYRE_INVALID, "1 codecs");
+    spec = spec_of(&w->m);
+    spec.setting_count = 2;
+    expect_create(w, &spec, NULL, GYRE_INVALID, "2 settings");
+    spec = spec_of(&w->m);
+    spec.blob_bytes = (1ull << 40) + 1; /* what no open would take */
+    expect_create(w, &spec, NULL, GYRE_RANGE, "1099511627777");
     spec = spec_of(&w->m);
     spec.chunk_elements = 512;
     expect_create(w, &spec, NULL, GYRE_RANGE, "512");
@@ -286,6 +339,54 @@ static void test_same_store_twice_is_busy(void **state)
     assert_int_equal(info_of(&w->f).step, 1);
 }
 
+/* What a dead owner left in flight, for as long as a test wants. */
+static void *hold_a_while(void *user)
+{
+    const struct timespec nap = {0, 30000000};
+
+    nanosleep(&nap, NULL);
+    close(*(int *)user);
+    return NULL;
+}
+
+/* A wait beyond what the clock can say is none that has passed. */
+static void test_waiting_for_ages_is_waiting(void **state)
+{
+    world *w = *state;
+    gyre_store_options options = plain_options();
+    char pattern[200];
+    pthread_t thread;
+    glob_t found;
+    int fd;
+
+    fixture_create(&w->f, &w->m, NULL, NULL);
+    fixture_close(&w->f);
+    snprintf(pattern, sizeof(pattern), "%s/*.d00", w->f.path);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    fd = open(found.gl_pathv[0], O_RDONLY);
+    globfree(&found);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(pthread_create(&thread, NULL, hold_a_while, &fd), 0);
+    options.lock_wait_ns = UINT64_MAX;
+    fixture_open(&w->f, &options);
+    pthread_join(thread, NULL);
+}
+
+/* Nobody has a lock there, and nobody is to be waited for. */
+static void test_where_there_are_no_locks(void **state)
+{
+    world *w = *state;
+    gyre_store_options options = plain_options();
+
+    fixture_create(&w->f, &w->m, NULL, NULL);
+    fixture_close(&w->f);
+    options.lock_wait_ns = 1000000;
+    no_locks = true;
+    expect_open(w, &options, GYRE_SYSTEM, "cannot lock");
+    no_locks = false;
+    fixture_open(&w->f, &options);
+}
+
 static void test_other_device_list_says_how_to_reshard(void **state)
 {
     world *w = *state;
@@ -376,12 +477,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(test_bad_specs_are_refused_and_nothing_stays),
+        IN_A_WORLD(test_a_path_that_leaves_no_room_is_refused),
         IN_A_WORLD(test_initial_values_of_every_dtype),
         IN_A_WORLD(test_stores_do_not_overwrite_each_other),
         IN_A_WORLD(test_many_long_names),
         IN_A_WORLD(test_names_may_hold_what_utf8_holds),
         IN_A_WORLD(test_what_is_no_store_is_said_to_be_none),
         IN_A_WORLD(test_same_store_twice_is_busy),
+        IN_A_WORLD(test_waiting_for_ages_is_waiting),
+        IN_A_WORLD(test_where_there_are_no_locks),
         IN_A_WORLD(test_other_device_list_says_how_to_reshard),
         IN_A_WORLD(test_exchanged_device_files_are_found),
         IN_A_WORLD(test_asking_past_the_end),

@@ -8,6 +8,8 @@
 
 #include "compressed.h"
 
+#include "store/commit.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -108,6 +108,23 @@ static void test_damaged_store_is_not_exported(void **state)
     tear_down(&f);
 }
 
+/* Written whole, and then it cannot have the name: nothing of it stays. */
+static void test_a_name_that_cannot_be_had(void **state)
+{
+    fixture f;
+    gyre_store *store = set_up(&f, 0);
+    gyre_error error;
+
+    (void)state;
+    mkdir(f.file, 0700);
+    assert_int_equal(gyre_store_export(store, f.file, 0, NULL, NULL, &error),
+                     GYRE_IO);
+    unit_assert_text(&error, "cannot rename");
+    assert_int_equal(care_files(f.folder), 2);
+    gyre_store_close(store);
+    tear_down(&f);
+}
+
 static void test_disk_full(void **state)
 {
     fixture f;
@@ -193,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_damaged_store_is_not_exported),
+        cmocka_unit_test(test_a_name_that_cannot_be_had),
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_killed_import),
     };

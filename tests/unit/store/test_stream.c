@@ -9,6 +9,8 @@
 
 #include "probe.h"
 
+#include "store/compute.h"
+
 #include <gyre/trace.h>
 
 /* ---- every push, once ------------------------------------------------- */
