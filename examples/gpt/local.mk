@@ -52,13 +52,19 @@ examples_gpt_gpt_la_LIBADD = examples/gpt/libgptmodel.la sdk/libgyre.la
 endif
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_text
-slow_tests += tests/unit/gpt/test_gpt
-tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c
+check_PROGRAMS += tests/unit/gpt/test_gpt tests/unit/gpt/test_gpt_face \
+	tests/unit/gpt/test_text
+slow_tests += tests/unit/gpt/test_gpt tests/unit/gpt/test_gpt_face
+tests_unit_gpt_test_gpt_SOURCES = tests/unit/gpt/test_gpt.c \
+	tests/unit/gpt/small_gpt.h
 tests_unit_gpt_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
-tests_unit_gpt_test_gpt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc \
-	-Wl,--wrap=aligned_alloc -Wl,--wrap=pthread_create
 tests_unit_gpt_test_gpt_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
+tests_unit_gpt_test_gpt_face_SOURCES = tests/unit/gpt/test_gpt_face.c \
+	tests/unit/gpt/small_gpt.h
+tests_unit_gpt_test_gpt_face_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
+tests_unit_gpt_test_gpt_face_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc \
+	-Wl,--wrap=aligned_alloc -Wl,--wrap=pthread_create
+tests_unit_gpt_test_gpt_face_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)
 tests_unit_gpt_test_text_SOURCES = tests/unit/gpt/test_text.c
 tests_unit_gpt_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(gpt_include)
 tests_unit_gpt_test_text_LDADD = examples/gpt/libgptmodel.la $(CMOCKA_LIBS)

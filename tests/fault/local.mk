@@ -3,6 +3,7 @@
 # runs the long forms; GYRE_FAULT_FOLDER chooses where the stores lie.
 fault_tests_c = \
 	tests/fault/test_explorer \
+	tests/fault/test_explorer_errors \
 	tests/fault/test_crash \
 	tests/fault/test_alloc \
 	tests/fault/test_io_faults \
@@ -22,7 +23,8 @@ tests_fault_libfault_la_SOURCES = tests/fault/common.c \
 tests_fault_libfault_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_fault_libfault_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
 EXTRA_DIST += tests/fault/common.h tests/fault/crash.h \
-	tests/fault/explorer.h tests/fault/io_trial.h tests/fault/slow.h
+	tests/fault/explorer.h tests/fault/io_trial.h tests/fault/slow.h \
+	tests/fault/trial.h
 
 fault_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 fault_ldadd = tests/fault/libfault.la $(LDADD) $(XXHASH_LIBS)
@@ -30,10 +32,15 @@ fault_ldadd = tests/fault/libfault.la $(LDADD) $(XXHASH_LIBS)
 tests_fault_test_crash_SOURCES = tests/fault/test_crash.c tests/fault/crash.c
 tests_fault_test_crash_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_crash_LDADD = $(fault_ldadd)
+fault_explorer = tests/fault/explorer.c tests/fault/trial.c
 tests_fault_test_explorer_SOURCES = tests/fault/test_explorer.c \
-	tests/fault/explorer.c
+	$(fault_explorer)
 tests_fault_test_explorer_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_explorer_LDADD = $(fault_ldadd)
+tests_fault_test_explorer_errors_SOURCES = tests/fault/test_explorer_errors.c \
+	$(fault_explorer)
+tests_fault_test_explorer_errors_CPPFLAGS = $(fault_cppflags)
+tests_fault_test_explorer_errors_LDADD = $(fault_ldadd)
 tests_fault_test_io_faults_CPPFLAGS = $(fault_cppflags)
 tests_fault_test_io_faults_LDADD = $(fault_ldadd)
 tests_fault_test_kill_CPPFLAGS = $(fault_cppflags)

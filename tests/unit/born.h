@@ -146,11 +146,28 @@ static inline void born_drop(void *made)
     born.pop(&popped);
 }
 
-static inline void born_close(void)
+/* Says so where a device is missing: nothing is to be run. */
+static inline int born_missing(void)
+{
+    const char *missing = born_open();
+
+    if (missing != NULL)
+        printf("1..0 # SKIP %s\n", missing);
+    return missing != NULL;
+}
+
+static inline int born_close(int failed)
 {
     for (int i = 0; i < BORN_CONTEXTS; i++)
         if (born.kind == GYRE_OPENCL_MEMORY && born.context[i] != NULL)
             born.release_context(born.context[i]);
+    return failed;
 }
+
+/* What main returns. */
+#define born_run(name, tests) \
+    (born_missing()           \
+         ? 0                  \
+         : born_close(cmocka_run_group_tests_name(name, tests, NULL, NULL)))
 
 #endif

@@ -47,7 +47,8 @@ tests_unit_attention_test_fail_SOURCES = tests/unit/attention/test_fail.c \
 slow_tests += tests/unit/attention/test_exact tests/unit/attention/test_run \
 	tests/unit/attention/test_shapes tests/unit/attention/test_proofs \
 	tests/unit/attention/test_mutants tests/unit/attention/test_many \
-	tests/unit/attention/test_bytes tests/unit/attention/test_adjoint \
+	tests/unit/attention/test_bytes tests/unit/attention/test_forms \
+	tests/unit/attention/test_adjoint \
 	tests/unit/attention/test_narrow tests/unit/attention/test_workers
 # Compiles programs at run time.
 slow_tests += tests/unit/attention/test_on_device

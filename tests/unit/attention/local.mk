@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/attention/test_adjoint \
 	tests/unit/attention/test_bytes \
 	tests/unit/attention/test_checks \
+	tests/unit/attention/test_forms \
 	tests/unit/attention/test_many \
 	tests/unit/attention/test_mutants \
 	tests/unit/attention/test_plugin \
@@ -14,12 +15,14 @@ check_PROGRAMS += \
 	tests/unit/attention/test_quotient
 
 attention_schedules = tests/unit/attention/counted.c \
-	tests/unit/attention/counted.h tests/unit/attention/schedules.c \
-	tests/unit/attention/schedules.h
+	tests/unit/attention/counted.h tests/unit/attention/in_context.h \
+	tests/unit/attention/schedules.c tests/unit/attention/schedules.h
 tests_unit_attention_test_bytes_SOURCES = \
 	tests/unit/attention/test_bytes.c $(attention_schedules)
 tests_unit_attention_test_checks_SOURCES = \
 	tests/unit/attention/test_checks.c $(attention_schedules)
+tests_unit_attention_test_forms_SOURCES = \
+	tests/unit/attention/test_forms.c $(attention_schedules)
 tests_unit_attention_test_plugin_SOURCES = \
 	tests/unit/attention/test_plugin.c $(attention_schedules)
 tests_unit_attention_test_proofs_SOURCES = \

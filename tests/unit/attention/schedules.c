@@ -31,6 +31,17 @@ void schedule_set(gyre_context *context, schedule_request *out,
     }
 }
 
+gyre_plan *schedule_plan(gyre_context *context, const schedule_request *q)
+{
+    gyre_error error = {0};
+    gyre_plan *plan = NULL;
+
+    if (gyre_plan_make(context, &q->request, &plan, &error) != GYRE_OK)
+        fail_msg("%s, %u ranks, pass %u: %s", q->request.schedule,
+                 q->request.ranks, q->request.pass, error.text);
+    return plan;
+}
+
 void schedule_table(schedule_request *out, uint32_t kv_heads)
 {
     memset(out, 0, sizeof(*out));

@@ -19,6 +19,9 @@ typedef struct schedule_request {
 void schedule_set(gyre_context *context, schedule_request *out,
                   const char *words);
 
+/* The plan of a request that can be done. */
+gyre_plan *schedule_plan(gyre_context *context, const schedule_request *q);
+
 /* Batch 1, S = 131072, P = 32, D = 128, bf16 with sums of bf16 on the wire,
  * 32 heads: one head of one rank is 1 MiB. */
 void schedule_table(schedule_request *out, uint32_t kv_heads);

@@ -7,13 +7,13 @@
 #include "../plan/adjoint.h"
 #include "../plan/interpret.h"
 #include "../unit.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include "attention/make.h"
 
 #include <stdio.h>
 
-static gyre_context *context;
 static uint32_t seed = 7;
 
 static const char *const schedules[] = {
@@ -138,12 +138,8 @@ static void a_backward_is_the_adjoint_of_its_forward(void **state)
 
 int main(void)
 {
-    unit_memory memory = {0};
-    context = unit_context(&memory);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backward_is_the_adjoint_of_its_forward),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gyre_context_destroy(context);
-    return failed || memory.bytes != 0;
+    return in_context(tests);
 }

@@ -3,11 +3,10 @@
  * users of other systems met (tests/README.md). */
 #include "../unit.h"
 #include "counted.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include <stdio.h>
-
-static gyre_context *context;
 
 static schedule_request small(uint32_t ranks, uint32_t heads, uint32_t kv)
 {
@@ -377,19 +376,6 @@ static void test_no_memory(void **state)
     unit_memory_check(&memory);
 }
 
-static int open_context(void **state)
-{
-    (void)state;
-    return gyre_context_create(NULL, &context, NULL) != GYRE_OK;
-}
-
-static int close_context(void **state)
-{
-    (void)state;
-    gyre_context_destroy(context);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,5 +393,5 @@ int main(void)
         cmocka_unit_test(test_no_memory),
     };
 
-    return cmocka_run_group_tests(tests, open_context, close_context);
+    return in_context(tests);
 }

@@ -4,14 +4,13 @@
  * bf16 sums on the wire, uneven heads; each also safe on one lane.
  */
 #include "../unit.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include "attention/make.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-static gyre_context *context;
 
 static const char *const shapes[] = {
     "ring",
@@ -195,24 +194,11 @@ static void test_many(void **state)
                     5);
 }
 
-static int open_context(void **state)
-{
-    (void)state;
-    return gyre_context_create(NULL, &context, NULL) != GYRE_OK;
-}
-
-static int close_context(void **state)
-{
-    (void)state;
-    gyre_context_destroy(context);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many),
     };
 
-    return cmocka_run_group_tests(tests, open_context, close_context);
+    return in_context(tests);
 }

@@ -8,13 +8,13 @@
  */
 #include "../plan/interpret.h"
 #include "../unit.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include "attention/make.h"
 
 #include <stdio.h>
 
-static gyre_context *context;
 static uint32_t seed = 20;
 
 static uint32_t draw(uint32_t below)
@@ -525,13 +525,9 @@ static void a_diff_finds_every_mutant(void **state)
 
 int main(void)
 {
-    unit_memory memory = {0};
-    context = unit_context(&memory);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_diff_finds_every_mutant),
         cmocka_unit_test(accepted_mutants_are_right),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gyre_context_destroy(context);
-    return failed || memory.bytes != 0;
+    return in_context(tests);
 }

@@ -55,53 +55,33 @@ static void full(void **state)
 static void windows(void **state)
 {
     (void)state;
-    gyre_mask mask = {.size = sizeof(mask), .causal = 1, .window = 5};
     for (uint32_t drop = 0; drop < 2; drop++) {
-        trial_case c = {.tokens = 33, .mask = &mask, .drop = drop};
+        trial_case c = {.tokens = 33, .mask = &trial_window, .drop = drop};
         sweep(c, three_and_eight, 12);
     }
-    mask.causal = 0;
-    trial_case c = {.tokens = 32, .mask = &mask, .layout = GYRE_LAYOUT_STRIPED};
+    trial_case c = {
+        .tokens = 32, .mask = &trial_band, .layout = GYRE_LAYOUT_STRIPED};
     sweep(c, four, 8);
 }
 
-/* Also tokens in no document: rows without keys, and keys without rows. */
 static void documents(void **state)
 {
     (void)state;
-    static const uint64_t one[] = {0, 7, 8, 19, 33};
-    static const uint64_t other[] = {3, 11, 29};
-    const gyre_documents tables[] = {{.bounds = one, .count = 4},
-                                     {.bounds = other, .count = 2}};
-    gyre_mask mask = {.size = sizeof(mask),
-                      .causal = 1,
-                      .documents = tables,
-                      .document_count = 2};
     for (uint32_t layout = 0; layout < GYRE_LAYOUT_COUNT; layout++) {
         trial_case c = {.tokens = 33,
                         .batch = 2,
-                        .mask = &mask,
+                        .mask = &trial_documents,
                         .layout = layout,
                         .drop = layout % 2};
         sweep(c, three_and_eight, 12);
     }
 }
 
-/* Blocks of 9 x 8: the third row of blocks has none, so its rows have no key;
- * nothing reads the second column. */
 static void masked_rows(void **state)
 {
     (void)state;
-    static const uint8_t set[] = {1, 0, 0, 1, 0, 0, 1, 0,
-                                  0, 0, 0, 0, 1, 0, 1, 0};
-    const gyre_mask mask = {.size = sizeof(mask),
-                            .blocks = set,
-                            .block_q = 9,
-                            .block_k = 8,
-                            .block_rows = 4,
-                            .block_columns = 4};
     for (uint32_t drop = 0; drop < 2; drop++) {
-        trial_case c = {.tokens = 30, .mask = &mask, .drop = drop};
+        trial_case c = {.tokens = 30, .mask = &trial_blocks, .drop = drop};
         sweep(c, four, 8);
     }
 }
@@ -158,9 +138,7 @@ static void one_token_a_rank_and_empty_chunks(void **state)
 static void dropout_and_slopes(void **state)
 {
     (void)state;
-    static const float slopes[] = {0.5f,   0.25f,  0.125f, 0.0625f,
-                                   0.031f, 0.015f, 0.007f, 0};
-    trial_case c = {.tokens = 24, .dropout = 0.3, .slopes = slopes};
+    trial_case c = {.tokens = 24, .dropout = 0.3, .slopes = trial_slopes};
     sweep(c, three_and_eight, 12);
 }
 

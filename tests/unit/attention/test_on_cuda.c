@@ -222,8 +222,6 @@ static void schedules_are_right(void **state)
 {
     static const char *const words[] = {
         "ring", "2d heads=2", "multi-ring team=2", "double-ring window=2"};
-    static const float slopes[] = {0.5f,   0.25f,  0.125f, 0.0625f,
-                                   0.031f, 0.015f, 0.007f, 0};
     unit_memory memory = {0};
     gyre_context *context = unit_context(&memory);
     gyre_mask window = {.size = sizeof(window), .causal = 1, .window = 6};
@@ -237,7 +235,7 @@ static void schedules_are_right(void **state)
             c.mask = i % 2 ? &window : &trial_full;
             c.layout = GYRE_LAYOUT_ZIGZAG;
             c.dropout = 0.25;
-            c.slopes = slopes;
+            c.slopes = trial_slopes;
             assert_true(trial_good(context, &c));
         }
     gyre_context_destroy(context);

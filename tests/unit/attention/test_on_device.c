@@ -99,11 +99,9 @@ static void windows_and_documents(void **state)
 static void dropout_and_slopes(void **state)
 {
     (void)state;
-    static const float slopes[] = {0.5f,   0.25f,  0.125f, 0.0625f,
-                                   0.031f, 0.015f, 0.007f, 0};
     trial_case c = problem;
     c.dropout = 0.3;
-    c.slopes = slopes;
+    c.slopes = trial_slopes;
     c.mask = &trial_full;
     sweep(c, NAMED, four);
 }

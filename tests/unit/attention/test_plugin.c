@@ -8,6 +8,7 @@
 
 #include "../unit.h"
 #include "counted.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include <stdio.h>
@@ -102,21 +103,6 @@ static const gyre_schedule good = {
 GYRE_SCHEDULE(own, "own", "0.1", "an all-gather by hand", "Apache-2.0", 0,
               &good)
 GYRE_MODULE(own, &gyre_plugin_own)
-
-static gyre_context *context;
-
-static int open_context(void **state)
-{
-    (void)state;
-    return gyre_context_create(NULL, &context, NULL) != GYRE_OK;
-}
-
-static int close_context(void **state)
-{
-    (void)state;
-    gyre_context_destroy(context);
-    return 0;
-}
 
 static void small(schedule_request *q, uint32_t ranks)
 {
@@ -259,5 +245,5 @@ int main(void)
         cmocka_unit_test(test_broken_modules),
     };
 
-    return cmocka_run_group_tests(tests, open_context, close_context);
+    return in_context(tests);
 }

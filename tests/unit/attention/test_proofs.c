@@ -2,13 +2,12 @@
 /* Every schedule is proven: ranks, heads, masks and layouts, forward and
  * backward, as it is and pruned. */
 #include "../unit.h"
+#include "in_context.h"
 #include "schedules.h"
 
 #include "attention/make.h"
 
 #include <stdio.h>
-
-static gyre_context *context;
 
 static const char *const schedules[] = {
     "ring",
@@ -202,14 +201,10 @@ static void a_quotient_says_the_same(void **state)
 
 int main(void)
 {
-    unit_memory memory = {0};
-    context = unit_context(&memory);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule_is_right),
         cmocka_unit_test(many_ranks_are_right),
         cmocka_unit_test(a_quotient_says_the_same),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gyre_context_destroy(context);
-    return failed || memory.bytes != 0;
+    return in_context(tests);
 }

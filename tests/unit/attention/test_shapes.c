@@ -68,32 +68,23 @@ static void cross_attention(void **state)
 static void sliding_windows(void **state)
 {
     (void)state;
-    gyre_mask mask = {.size = sizeof(mask), .causal = 1, .window = 5};
     for (uint32_t drop = 0; drop < 2; drop++) {
-        trial_case c = {.tokens = 33, .mask = &mask, .drop = drop};
+        trial_case c = {.tokens = 33, .mask = &trial_window, .drop = drop};
         trial_sweep(c, two_to_eight, 30);
     }
-    mask.causal = 0;
-    trial_case c = {.tokens = 32, .mask = &mask, .layout = GYRE_LAYOUT_STRIPED};
+    trial_case c = {
+        .tokens = 32, .mask = &trial_band, .layout = GYRE_LAYOUT_STRIPED};
     trial_sweep(c, four, 8);
 }
 
-/* Documents of lengths that no number of ranks divides, another table for each
- * sequence, and tokens in no document: rows without keys. */
 static void packed_documents(void **state)
 {
     (void)state;
-    static const uint64_t one[] = {0, 7, 8, 19, 33};
-    static const uint64_t other[] = {3, 11, 29};
-    const gyre_documents tables[] = {{.bounds = one, .count = 4},
-                                     {.bounds = other, .count = 2}};
-    gyre_mask mask = {.size = sizeof(mask),
-                      .causal = 1,
-                      .documents = tables,
-                      .document_count = 2};
     for (uint32_t layout = 0; layout < GYRE_LAYOUT_COUNT; layout++) {
-        trial_case c = {
-            .tokens = 33, .batch = 2, .mask = &mask, .layout = layout};
+        trial_case c = {.tokens = 33,
+                        .batch = 2,
+                        .mask = &trial_documents,
+                        .layout = layout};
         c.drop = layout % 2;
         trial_sweep(c, two_to_eight, 30);
     }
@@ -102,15 +93,9 @@ static void packed_documents(void **state)
 static void blocks(void **state)
 {
     (void)state;
-    static const uint8_t set[] = {1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0};
-    const gyre_mask mask = {.size = sizeof(mask),
-                            .blocks = set,
-                            .block_q = 9,
-                            .block_k = 8,
-                            .block_rows = 3,
-                            .block_columns = 4};
     for (uint32_t drop = 0; drop < 2; drop++) {
-        trial_case c = {.tokens = 30, .mask = &mask, .drop = drop};
+        trial_case c = {
+            .tokens = 30, .mask = &trial_blocks_short, .drop = drop};
         trial_sweep(c, four, 8);
     }
 }
@@ -118,9 +103,7 @@ static void blocks(void **state)
 static void dropout_and_slopes(void **state)
 {
     (void)state;
-    static const float slopes[] = {0.5f,   0.25f,  0.125f, 0.0625f,
-                                   0.031f, 0.015f, 0.007f, 0};
-    trial_case c = {.tokens = 24, .dropout = 0.3, .slopes = slopes};
+    trial_case c = {.tokens = 24, .dropout = 0.3, .slopes = trial_slopes};
     trial_sweep(c, two_to_eight, 30);
     c.mask = &trial_full;
     c.layout = GYRE_LAYOUT_STRIPED;

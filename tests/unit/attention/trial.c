@@ -6,6 +6,36 @@
 
 const gyre_mask trial_causal = {.size = sizeof(gyre_mask), .causal = 1};
 const gyre_mask trial_full = {.size = sizeof(gyre_mask)};
+const gyre_mask trial_window = {
+    .size = sizeof(gyre_mask), .causal = 1, .window = 5};
+const gyre_mask trial_band = {.size = sizeof(gyre_mask), .window = 5};
+
+static const uint64_t one[] = {0, 7, 8, 19, 33}, other[] = {3, 11, 29};
+static const gyre_documents tables[] = {{.bounds = one, .count = 4},
+                                        {.bounds = other, .count = 2}};
+const gyre_mask trial_documents = {.size = sizeof(gyre_mask),
+                                   .causal = 1,
+                                   .documents = tables,
+                                   .document_count = 2};
+
+static const uint8_t blocks[] = {1, 0, 0, 1, 0, 0, 1, 0,
+                                 0, 0, 0, 0, 1, 0, 1, 0};
+const gyre_mask trial_blocks = {.size = sizeof(gyre_mask),
+                                .blocks = blocks,
+                                .block_q = 9,
+                                .block_k = 8,
+                                .block_rows = 4,
+                                .block_columns = 4};
+static const uint8_t blocks_short[] = {1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0};
+const gyre_mask trial_blocks_short = {.size = sizeof(gyre_mask),
+                                      .blocks = blocks_short,
+                                      .block_q = 9,
+                                      .block_k = 8,
+                                      .block_rows = 3,
+                                      .block_columns = 4};
+
+const float trial_slopes[8] = {0.5f,   0.25f,  0.125f, 0.0625f,
+                               0.031f, 0.015f, 0.007f, 0};
 
 static uint32_t or_else(uint32_t value, uint32_t otherwise)
 {

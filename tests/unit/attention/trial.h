@@ -32,6 +32,18 @@ typedef struct trial_case {
 } trial_case;
 
 extern const gyre_mask trial_causal, trial_full;
+/* Windows of five keys: those before the query, and those on both sides. */
+extern const gyre_mask trial_window, trial_band;
+/* Causal, for two sequences of 33 tokens: documents of lengths that no number
+ * of ranks divides, another table for each sequence, and tokens in no document:
+ * rows without keys, and keys without rows. */
+extern const gyre_mask trial_documents;
+/* Blocks of 9 x 8, for 30 tokens: the third row of blocks has none, so its rows
+ * have no key, and nothing reads the second column; and one row of blocks
+ * short, the second without any, so that the last rows have none either. */
+extern const gyre_mask trial_blocks, trial_blocks_short;
+/* Of eight heads. */
+extern const float trial_slopes[8];
 
 /* False when the schedule's own check refuses the problem; fails the test when
  * anything else does not fit. */

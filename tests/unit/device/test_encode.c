@@ -348,14 +348,6 @@ int main(void)
         WITH(test_dtypes),
         WITH(test_a_codec_without_a_text_is_refused),
     };
-    const char *missing = born_open();
-    int failed;
 
-    if (missing != NULL) {
-        printf("1..0 # SKIP %s\n", missing);
-        return 0;
-    }
-    failed = cmocka_run_group_tests_name("device: encoders", tests, NULL, NULL);
-    born_close();
-    return failed;
+    return born_run("device: encoders", tests);
 }

@@ -10,12 +10,11 @@
  */
 #include "config.h"
 
-#include "../born.h"
-#include "fixture.h"
+#include "birth.h"
 
 #include "store/store.h"
 
-enum { ROUNDS = 7, SPOILT = 2, SPIKE = 3, ABSENT = 8, PAUSED = 6, DTYPES = 4 };
+enum { ROUNDS = 7, SPOILT = 2, SPIKE = 3, ABSENT = 8, PAUSED = 6 };
 
 typedef struct script {
     const char *compressor;
@@ -91,43 +90,6 @@ typedef struct outcome {
 
 /* ---- pieces ----------------------------------------------------------- */
 
-/* Both sides are given the same bytes: dtypes go by tensor. */
-static gyre_dtype dtype_of(size_t tensor)
-{
-    static const gyre_dtype list[DTYPES] = {GYRE_F32, GYRE_F64, GYRE_BF16,
-                                            GYRE_F16};
-
-    return list[tensor % DTYPES];
-}
-
-static gyre_status give_piece(fixture *f, gyre_round *round, size_t tensor,
-                              uint64_t first, size_t n, const float *values,
-                              bool away, int where)
-{
-    gyre_dtype dtype = dtype_of(tensor);
-    size_t size = gyre_dtype_bytes(dtype), stride = 1 + tensor % 3;
-    size_t before = 8 * (tensor % 2), bytes = before + n * stride * size;
-    char *spread = calloc(1, bytes);
-    gyre_gradient g = {.kind = away ? born.kind : GYRE_HOST_MEMORY,
-                       .dtype = dtype,
-                       .stride = (int64_t)stride,
-                       .offset = before};
-    void *buffer = NULL;
-    gyre_status status;
-
-    for (size_t i = 0; i < n; i++)
-        gyre_from_f32(dtype, values + i, spread + before + i * stride * size,
-                      1);
-    if (away)
-        buffer = born_make(where, bytes, spread);
-    g.data = away ? (const void *)buffer : spread;
-    status = gyre_round_gradient(round, tensor, first, n, &g, &f->error);
-    if (away)
-        born_drop(buffer);
-    free(spread);
-    return status;
-}
-
 /* Whole, or the second half first and each half from elsewhere. */
 static void give_all_of(fixture *f, gyre_round *round, const model *m,
                         size_t tensor, uint64_t seed, float scale, way w)
@@ -188,6 +150,11 @@ static void fill_round(fixture *f, gyre_round *round, const model *m, int r,
     }
 }
 
+static uint64_t grains_of(uint64_t elements)
+{
+    return (elements + GYRE_GRAIN - 1) / GYRE_GRAIN;
+}
+
 static void one_round(fixture *f, const model *m, const script *s, int r, way w,
                       outcome *out)
 {
@@ -212,8 +179,7 @@ static void one_round(fixture *f, const model *m, const script *s, int r, way w,
     assert_int_equal(report->skipped, r == SPOILT);
     for (size_t i = 0; i < m->count; i++)
         if (!(m->tensors[i].flags & GYRE_TENSOR_FROZEN) && comes(i, r, 0))
-            out->grains_of_round[r] +=
-                (m->elements[i] + GYRE_GRAIN - 1) / GYRE_GRAIN;
+            out->grains_of_round[r] += grains_of(m->elements[i]);
     out->grains += r != SPOILT ? out->grains_of_round[r] : 0;
 }
 
@@ -273,11 +239,6 @@ static void expect_same(const outcome *want, const outcome *have)
     expect_same_contents(&want->end, &have->end);
 }
 
-static uint64_t grains_of(uint64_t elements)
-{
-    return (elements + GYRE_GRAIN - 1) / GYRE_GRAIN;
-}
-
 /* By the formula: payloads, 8 bytes a grain for the norm before and 8 for the
  * one after compression, and of the residual what is committed.  A skipped
  * round has leaves, and where it streams some of it was compressed. */
@@ -333,79 +294,6 @@ static void test_same_bits_wherever_they_are_born(void **state)
     model_free(&m);
 }
 
-/* ---- threads ---------------------------------------------------------- */
-
-typedef struct giver {
-    gyre_round *round;
-    const model *m;
-    size_t first; /* of every third piece of every tensor */
-} giver;
-
-enum { GIVERS = 3, PIECE = 700 };
-
-static void *give_thirds(void *opaque)
-{
-    const giver *g = opaque;
-
-    for (size_t i = 0; i < g->m->count; i++) {
-        size_t n = (size_t)g->m->elements[i];
-        float *all = calloc(n + 1, sizeof(float));
-        fixture own = {.error = {GYRE_OK, ""}}; /* for the text alone */
-
-        gradient_fill(5, i, 0, n, all);
-        for (size_t at = g->first * PIECE;
-             at < n && !(g->m->tensors[i].flags & GYRE_TENSOR_FROZEN);
-             at += GIVERS * PIECE)
-            good(&own, give_piece(&own, g->round, i, at,
-                                  n - at < PIECE ? n - at : PIECE, all + at,
-                                  i % 4 != 3 || g->first != 1, 0));
-        free(all);
-    }
-    return NULL;
-}
-
-/* Pieces that tear grains apart come from three threads at once, of some
- * tensors a third from the host; the round streams beside. */
-static void test_threads_give_pieces(void **state)
-{
-    snapshot end[2];
-    gyre_store_spec spec;
-    model m = {0};
-    fixture f;
-
-    (void)state;
-    model_mixed(&m);
-    for (int at_once = 0; at_once < 2; at_once++) {
-        pthread_t threads[GIVERS];
-        giver givers[GIVERS];
-        gyre_round *round;
-
-        fixture_begin(&f);
-        spec = spec_of(&m);
-        spec.compressor = "quantize";
-        spec.chunk_elements = 2048;
-        fixture_create(&f, &m, &spec, NULL);
-        round = fixture_open_round(&f, NULL);
-        for (size_t i = 0; i < GIVERS; i++) {
-            givers[i] = (giver){round, &m, i};
-            if (!at_once)
-                give_thirds(&givers[i]);
-            else
-                assert_int_equal(
-                    pthread_create(&threads[i], NULL, give_thirds, &givers[i]),
-                    0);
-        }
-        for (size_t i = 0; at_once && i < GIVERS; i++)
-            pthread_join(threads[i], NULL);
-        good(&f, gyre_round_finish(round, NULL, 0, NULL, &f.error));
-        assert_non_null(f.store->birth);
-        end[at_once] = snapshot_of(&f, &m);
-        fixture_end(&f);
-    }
-    expect_same_contents(&end[0], &end[1]);
-    model_free(&m);
-}
-
 /* ---- what cannot be done there ---------------------------------------- */
 
 /* One round from the device; every element of it is copied to the host. */
@@ -447,178 +335,12 @@ static void test_a_codec_without_an_encoder(void **state)
     model_free(&m);
 }
 
-static gyre_plugin broken;
-static gyre_codec_encoder no_program;
-static const void *(*good_extension)(const char *id);
-
-static const void *broken_extension(const char *id)
-{
-    return strcmp(id, GYRE_CODEC_ENCODE) == 0 ? &no_program
-                                              : good_extension(id);
-}
-
-static const gyre_module *broken_entry(void)
-{
-    static const gyre_plugin *const plugins[] = {&broken};
-    static gyre_module module = {.magic = GYRE_PLUGIN_MAGIC,
-                                 .size = sizeof(module),
-                                 .abi_major = GYRE_PLUGIN_ABI_MAJOR,
-                                 .abi_minor = GYRE_PLUGIN_ABI_MINOR,
-                                 .plugins = plugins,
-                                 .count = 1};
-
-    module.build = broken.build;
-    return &module;
-}
-
-/* The error tells tensor, compressor and the compiler's words, and nothing is
- * changed: the same piece may come from the host. */
-static void test_an_encoder_that_does_not_build(void **state)
-{
-    const gyre_plugin *quantize = NULL;
-    const float value = 1;
-    gyre_store_spec spec;
-    gyre_round *round;
-    model m = {0};
-    fixture f;
-
-    (void)state;
-    model_add(&m, "w", 1, 0, 0);
-    fixture_begin(&f);
-    good(&f, gyre_plugin_find(f.context, GYRE_KIND_COMPRESSOR, "quantize",
-                              &quantize, &f.error));
-    broken = *quantize;
-    broken.name = "broken";
-    good_extension = quantize->extension;
-    broken.extension = broken_extension;
-    no_program =
-        (gyre_codec_encoder){sizeof(no_program), "no_such_name = 1;", NULL};
-    good(&f, gyre_plugin_add(f.context, broken_entry, &f.error));
-    spec = spec_of(&m);
-    spec.compressor = "broken";
-    fixture_create(&f, &m, &spec, NULL);
-    round = fixture_open_round(&f, NULL);
-    for (int twice = 0; twice < 2; twice++) {
-        expect(&f, give_piece(&f, round, 0, 0, 1, &value, true, 0),
-               GYRE_PLUGIN_BAD);
-        unit_assert_text(&f.error, "tensor w");
-        unit_assert_text(&f.error, "compressor broken, encoder");
-        unit_assert_text(&f.error, "no_such_name");
-    }
-    good(&f, give_piece(&f, round, 0, 0, 1, &value, false, 0));
-    good(&f, gyre_round_finish(round, NULL, 0, NULL, &f.error));
-    fixture_end(&f);
-    model_free(&m);
-}
-
-/* A device that is not there spoils nothing for the pieces that are. */
-static void test_a_wrong_device_is_told(void **state)
-{
-    float value = 1;
-    gyre_gradient g = {.kind = born.kind, .device = 60, .dtype = GYRE_F32};
-    gyre_store_spec spec;
-    gyre_round *round;
-    model m = {0};
-    fixture f;
-    void *memory;
-
-    (void)state;
-    model_add(&m, "w", 1, 0, 0);
-    fixture_begin(&f);
-    spec = spec_of(&m);
-    spec.compressor = "sign";
-    fixture_create(&f, &m, &spec, NULL);
-    round = fixture_open_round(&f, NULL);
-    g.data = memory = born_make(0, sizeof(value), &value);
-    assert_int_not_equal(gyre_round_gradient(round, 0, 0, 1, &g, &f.error),
-                         GYRE_OK);
-    unit_assert_text(&f.error, "tensor w");
-    assert_false(f.store->birth_refused);
-    assert_null(f.store->birth);
-    g.device = 0;
-    good(&f, gyre_round_gradient(round, 0, 0, 1, &g, &f.error));
-    born_drop(memory);
-    assert_non_null(f.store->birth);
-    good(&f, gyre_round_finish(round, NULL, 0, NULL, &f.error));
-    fixture_end(&f);
-    model_free(&m);
-}
-
-/* Every request for memory fails once while pieces come: nothing is changed,
- * and the same piece is taken when it comes again. */
-static void test_memory_runs_out(void **state)
-{
-    gyre_store_spec spec;
-    snapshot first = {0};
-    model m = {0};
-    fixture f;
-    uint64_t n;
-
-    (void)state;
-    model_mixed(&m);
-    fixture_begin(&f);
-    spec = spec_of(&m);
-    spec.compressor = "topk";
-    fixture_create(&f, &m, &spec, NULL);
-    for (n = 1;; n++) {
-        gyre_round *round = fixture_open_round(&f, NULL);
-        bool failed = false;
-
-        f.memory.fail_at = f.memory.requests + n;
-        for (size_t i = 0; i < m.count; i++) {
-            float g[8] = {1, -2, 3, -4, 5, -6, 7, -8};
-            size_t count = m.elements[i] < 8 ? (size_t)m.elements[i] : 8;
-            gyre_status status;
-
-            if ((m.tensors[i].flags & GYRE_TENSOR_FROZEN) || count == 0)
-                continue;
-            status = give_piece(&f, round, i, 0, count, g, true, 0);
-            if (status != GYRE_OK) {
-                assert_int_equal(status, GYRE_NO_MEMORY);
-                assert_false(failed);
-                failed = true;
-                f.memory.fail_at = 0;
-                good(&f, give_piece(&f, round, i, 0, count, g, true, 0));
-            }
-        }
-        f.memory.fail_at = 0;
-        good(&f, gyre_round_abort(round, &f.error));
-        if (n == 1)
-            first = snapshot_of(&f, &m);
-        if (!failed)
-            break;
-        fixture_close(&f); /* and with it the birthplace */
-        fixture_open(&f, NULL);
-    }
-    assert_true(n > 5);
-    {
-        snapshot last = snapshot_of(&f, &m);
-
-        expect_same_contents(&first, &last);
-    }
-    fixture_end(&f);
-    model_free(&m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_wherever_they_are_born),
-        cmocka_unit_test(test_threads_give_pieces),
         cmocka_unit_test(test_a_codec_without_an_encoder),
-        cmocka_unit_test(test_an_encoder_that_does_not_build),
-        cmocka_unit_test(test_a_wrong_device_is_told),
-        cmocka_unit_test(test_memory_runs_out),
     };
-    const char *missing = born_open();
-    int failed;
 
-    if (missing != NULL) {
-        printf("1..0 # SKIP %s\n", missing);
-        return 0;
-    }
-    failed = cmocka_run_group_tests_name("store: compressed where born", tests,
-                                         NULL, NULL);
-    born_close();
-    return failed;
+    return born_run("store: compressed where born", tests);
 }

@@ -94,15 +94,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_end),
     };
-    const char *missing = born_open();
-    int failed;
 
-    if (missing != NULL) {
-        printf("1..0 # SKIP %s\n", missing);
-        return 0;
-    }
-    failed = cmocka_run_group_tests_name("store: born on a device", tests, NULL,
-                                         NULL);
-    born_close();
-    return failed;
+    return born_run("store: born on a device", tests);
 }

@@ -6,104 +6,13 @@
  */
 #include "config.h"
 
-#include "fixture.h"
+#include "compressed.h"
 
-#include "registry/compressor.h"
 #include "store/commit.h"
-#include "store/manifest.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-typedef struct world {
-    fixture f;
-    model m;
-    gyre_store_spec spec;
-} world;
-
-static int setup(void **state)
-{
-    world *w = calloc(1, sizeof(*w));
-
-    assert_non_null(w);
-    fixture_begin(&w->f);
-    model_mixed(&w->m);
-    w->spec = spec_of(&w->m);
-    w->spec.compressor = "topk";
-    w->spec.chunk_elements = 4096;
-    fixture_devices(&w->f, &w->spec, 2);
-    *state = w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world *w = *state;
-
-    fixture_end(&w->f);
-    model_free(&w->m);
-    free(w);
-    return 0;
-}
-
-/* ---- a residual by hand ----------------------------------------------- */
-
-static float e_at(uint64_t seed, uint64_t chunk, size_t at)
-{
-    return gradient_at(seed, (size_t)chunk, at);
-}
-
-/* Every run of a trainable chunk. */
-static void put_chunk(gyre_store *store, uint64_t c, uint64_t seed)
-{
-    gyre_residual_memory *r = &store->residual;
-    float *e = r->e[1 - r->which[c]] +
-               gyre_layout_first_grain(&store->layout, c) * GYRE_GRAIN;
-    size_t cursor = GYRE_RUN_FIRST;
-    gyre_run run;
-
-    while (gyre_layout_next_run(&store->layout, c, &cursor, &run))
-        for (size_t i = run.at; i < run.at + run.n; i++)
-            e[i] = e_at(seed, c, i);
-    r->which[c] = 1 - r->which[c];
-    r->unsaved[c] = 1;
-}
-
-static void put_all(gyre_store *store, uint64_t seed)
-{
-    for (uint64_t c = 0; c < store->layout.train_chunks; c++)
-        put_chunk(store, c, seed);
-}
-
-static const float *memory_of(const gyre_store *store, uint64_t c)
-{
-    return store->residual.e[store->residual.which[c]] +
-           gyre_layout_first_grain(&store->layout, c) * GYRE_GRAIN;
-}
-
-static void expect_chunk(const gyre_store *store, uint64_t c, uint64_t seed)
-{
-    const float *e = memory_of(store, c);
-    size_t cursor = GYRE_RUN_FIRST;
-    gyre_run run;
-
-    while (gyre_layout_next_run(&store->layout, c, &cursor, &run))
-        for (size_t i = run.at; i < run.at + run.n; i++)
-            if (e[i] != (seed != 0 ? e_at(seed, c, i) : 0))
-                fail_msg("chunk %d, element %d: %g", (int)c, (int)i, e[i]);
-}
-
-static void expect_all(const gyre_store *store, uint64_t seed)
-{
-    for (uint64_t c = 0; c < store->layout.train_chunks; c++)
-        expect_chunk(store, c, seed);
-}
-
-static void commit(world *w)
-{
-    good(&w->f, gyre_store_commit(w->f.store, "b", 1, &w->f.error));
-}
 
 /* Of the record, the tables and the blob, on all devices. */
 static uint64_t commit_bytes(const gyre_store *store)
@@ -113,12 +22,6 @@ static uint64_t commit_bytes(const gyre_store *store)
     return l->devices *
            gyre_round_up(gyre_format_head_bytes(l->chunks, l->tensor_count) + 1,
                          l->align);
-}
-
-static void reopen(world *w)
-{
-    fixture_close(&w->f);
-    fixture_open(&w->f, NULL);
 }
 
 /* ---- commit and open -------------------------------------------------- */
@@ -173,17 +76,21 @@ static void test_only_what_changed_is_written(void **state)
     assert_int_equal(w->f.store->flash - flash, commit_bytes(w->f.store));
     assert_int_equal(w->f.store->flash, info_of(&w->f).written);
     reopen(w);
-    expect_chunk(w->f.store, 2, 2);
-    expect_chunk(w->f.store, 1, 1);
+    expect_chunk(w->f.store, 2, by_seed, &(uint64_t){2});
+    expect_chunk(w->f.store, 1, by_seed, &(uint64_t){1});
+}
+
+static float seed_1_by_kappa(const void *user, uint64_t c, const gyre_run *run,
+                             size_t i)
+{
+    (void)user;
+    return 1.0f / (float)(run->tensor + 3) * e_at(1, c, run->at + i);
 }
 
 /* What is stored is the product that the next round would take first. */
 static void test_kappa_goes_into_what_is_stored(void **state)
 {
     world *w = *state;
-    gyre_store *store;
-    size_t cursor = GYRE_RUN_FIRST;
-    gyre_run run;
 
     fixture_create(&w->f, &w->m, &w->spec, NULL);
     put_all(w->f.store, 1);
@@ -191,57 +98,22 @@ static void test_kappa_goes_into_what_is_stored(void **state)
         w->f.store->residual.kappa[i] = 1.0f / (float)(i + 3);
     commit(w);
     reopen(w);
-    store = w->f.store;
-    for (uint64_t c = 0; c < store->layout.train_chunks; c++) {
-        cursor = GYRE_RUN_FIRST;
-        while (gyre_layout_next_run(&store->layout, c, &cursor, &run))
-            for (size_t i = run.at; i < run.at + run.n; i++) {
-                float want = 1.0f / (float)(run.tensor + 3) * e_at(1, c, i);
-
-                assert_true(memory_of(store, c)[i] == want);
-            }
-    }
+    expect_each(w->f.store, seed_1_by_kappa, NULL);
     for (size_t i = 0; i < w->m.count; i++)
-        assert_true(store->residual.kappa[i] == 1);
-}
-
-static void test_volatile_and_off_take_no_room(void **state)
-{
-    world *w = *state;
-    gyre_store_spec plain = w->spec;
-    uint64_t chunks, bytes;
-
-    plain.compressor = NULL;
-    fixture_create(&w->f, &w->m, &plain, NULL);
-    chunks = info_of(&w->f).chunks;
-    bytes = info_of(&w->f).disk_bytes;
-    assert_null(info_of(&w->f).compressor);
-    assert_int_equal(info_of(&w->f).residual, GYRE_RESIDUAL_OFF);
-    for (int mode = GYRE_RESIDUAL_VOLATILE; mode <= GYRE_RESIDUAL_OFF; mode++) {
-        fixture_close(&w->f);
-        snprintf(w->f.path, sizeof(w->f.path), "%s/m%d", w->f.root, mode);
-        w->spec.residual = (gyre_residual)mode;
-        fixture_create(&w->f, &w->m, &w->spec, NULL);
-        assert_int_equal(info_of(&w->f).chunks, chunks);
-        assert_int_equal(info_of(&w->f).disk_bytes, bytes);
-        assert_int_equal(info_of(&w->f).residual, mode);
-        assert_int_equal(w->f.store->residual.kappa != NULL,
-                         mode == GYRE_RESIDUAL_VOLATILE);
-        if (mode == GYRE_RESIDUAL_VOLATILE) {
-            put_all(w->f.store, 1);
-            commit(w);
-            reopen(w);
-            expect_all(w->f.store, 0);
-        }
-    }
+        assert_true(w->f.store->residual.kappa[i] == 1);
 }
 
 static void test_in_place_there_is_one_version(void **state)
 {
     world *w = *state;
+    const gyre_layout *layout;
 
     w->spec.in_place = 1;
     fixture_create(&w->f, &w->m, &w->spec, NULL);
+    layout = &w->f.store->layout;
+    for (uint64_t c = 0; c < layout->train_chunks; c++)
+        assert_int_equal(
+            gyre_layout_versions(layout, gyre_layout_residual(layout, c)), 1);
     for (uint64_t seed = 1; seed < 4; seed++) {
         put_all(w->f.store, seed);
         good(&w->f, gyre_store_mark_dirty(w->f.store, &w->f.error));
@@ -251,16 +123,38 @@ static void test_in_place_there_is_one_version(void **state)
     }
 }
 
+/* The file's bytes; its digest and steps are in them. */
+static char *exported(world *w, size_t *bytes)
+{
+    char file[300];
+    struct stat at;
+    char *text;
+    int fd;
+
+    snprintf(file, sizeof(file), "%s/all.safetensors", w->f.root);
+    good(&w->f,
+         gyre_store_export(w->f.store, file, 0, NULL, NULL, &w->f.error));
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(fstat(fd, &at), 0);
+    *bytes = (size_t)at.st_size;
+    text = malloc(*bytes);
+    assert_int_equal(read(fd, text, *bytes), *bytes);
+    close(fd);
+    return text;
+}
+
 static void test_digest_and_export_know_nothing_of_it(void **state)
 {
     world *w = *state;
     gyre_store_spec plain = w->spec;
     snapshot before, after;
-    char file[300];
+    size_t bytes[2];
+    char *file[2];
 
     plain.compressor = NULL;
     fixture_create(&w->f, &w->m, &plain, NULL);
     before = snapshot_of(&w->f, &w->m);
+    file[0] = exported(w, &bytes[0]);
     fixture_close(&w->f);
     snprintf(w->f.path, sizeof(w->f.path), "%s/with", w->f.root);
     fixture_create(&w->f, &w->m, &w->spec, NULL);
@@ -268,9 +162,11 @@ static void test_digest_and_export_know_nothing_of_it(void **state)
     commit(w);
     after = snapshot_of(&w->f, &w->m);
     expect_same_contents(&before, &after);
-    snprintf(file, sizeof(file), "%s/all.safetensors", w->f.root);
-    good(&w->f,
-         gyre_store_export(w->f.store, file, 0, NULL, NULL, &w->f.error));
+    file[1] = exported(w, &bytes[1]);
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_memory_equal(file[0], file[1], bytes[0]);
+    free(file[0]);
+    free(file[1]);
 }
 
 /* ---- another generation ----------------------------------------------- */
@@ -292,23 +188,15 @@ static void remember(const gyre_store *store)
     }
 }
 
-static void expect_remembered(const gyre_store *store, const bool *zeroed)
+static float remembered(const void *zeroed, uint64_t c, const gyre_run *run,
+                        size_t i)
 {
-    for (uint64_t c = 0; c < store->layout.train_chunks; c++) {
-        size_t cursor = GYRE_RUN_FIRST;
-        gyre_run run;
+    const bool *zero = zeroed;
 
-        while (gyre_layout_next_run(&store->layout, c, &cursor, &run))
-            for (size_t i = 0; i < run.n; i++) {
-                float want = old_e[run.tensor][run.index + i];
-
-                if (zeroed != NULL && zeroed[run.tensor])
-                    want = 0;
-                if (memory_of(store, c)[run.at + i] != want)
-                    fail_msg("tensor %d, element %d", (int)run.tensor,
-                             (int)(run.index + i));
-            }
-    }
+    (void)c;
+    return zero != NULL && zero[run->tensor]
+               ? 0
+               : old_e[run->tensor][run->index + i];
 }
 
 static void test_a_reshard_carries_it(void **state)
@@ -335,7 +223,7 @@ static void test_a_reshard_carries_it(void **state)
         good(&w->f, gyre_store_reshard(w->f.context, w->f.path, &spec, NULL,
                                        NULL, NULL, &w->f.error));
         fixture_open(&w->f, NULL);
-        expect_remembered(w->f.store, NULL);
+        expect_each(w->f.store, remembered, NULL);
         assert_true(info_of(&w->f).spill);
         assert_string_equal(info_of(&w->f).compressor, "topk");
         /* every byte of the new files was written, and is counted */
@@ -375,7 +263,7 @@ static void test_an_import_zeroes_it_where_values_are_taken(void **state)
     good(&w->f, gyre_store_import(w->f.context, w->f.path, file, NULL, NULL,
                                   NULL, &w->f.error));
     fixture_open(&w->f, NULL);
-    expect_remembered(w->f.store, zeroed);
+    expect_each(w->f.store, remembered, zeroed);
     model_free(&few);
 }
 
@@ -448,205 +336,17 @@ static void test_damage_is_told_and_the_whole_store_goes_back(void **state)
     expect_all(w->f.store, 1);
 }
 
-/* ---- the plugin and the manifest -------------------------------------- */
-
-static void edit_manifest(world *w, const char *from, const char *to)
-{
-    static char text[1 << 16];
-    char path[300], *at;
-    FILE *file;
-    size_t n;
-
-    snprintf(path, sizeof(path), "%s/manifest.json", w->f.path);
-    file = fopen(path, "rb");
-    n = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    at = strstr(text, from);
-    assert_non_null(at);
-    assert_true(strlen(to) == strlen(from));
-    memcpy(at, to, strlen(to));
-    file = fopen(path, "wb");
-    assert_int_equal(fwrite(text, 1, n, file), n);
-    fclose(file);
-}
-
-static void expect_refused(world *w, gyre_status want, const char *text)
-{
-    expect(&w->f,
-           gyre_store_open(w->f.context, w->f.path, NULL, &w->f.store,
-                           &w->f.error),
-           want);
-    unit_assert_text(&w->f.error, text);
-    assert_null(w->f.store);
-}
-
-static void test_the_plugin_is_found_again_or_named(void **state)
-{
-    world *w = *state;
-    gyre_store_options options = plain_options();
-    gyre_fsck_report report = {.size = sizeof(report)};
-    gyre_setting setting = {"ratio", 0.25};
-    snapshot before, after;
-    double value = 0;
-
-    w->spec.compressor_settings = &setting;
-    w->spec.compressor_setting_count = 1;
-    fixture_create(&w->f, &w->m, &w->spec, NULL);
-    before = snapshot_of(&w->f, &w->m);
-    reopen(w);
-    for (size_t i = 0; value == 0; i++) {
-        const char *name = gyre_store_compressor_setting(w->f.store, i, &value);
-
-        assert_non_null(name);
-        if (strcmp(name, "ratio") != 0)
-            value = 0;
-    }
-    assert_true(value == 0.25);
-    fixture_close(&w->f);
-    edit_manifest(w, "\"name\": \"topk\"", "\"name\": \"nope\"");
-    expect_refused(w, GYRE_NOT_FOUND, "nope");
-    unit_assert_text(&w->f.error, w->f.path);
-    /* what needs no compressor works without */
-    options.read_only = 1;
-    fixture_open(&w->f, &options);
-    after = snapshot_of(&w->f, &w->m);
-    expect_same_contents(&before, &after);
-    fixture_close(&w->f);
-    good(&w->f, gyre_store_fsck(w->f.context, w->f.path, NULL, 0, NULL, NULL,
-                                &report, &w->f.error));
-    assert_int_equal(report.problems, 0);
-    edit_manifest(w, "\"name\": \"nope\"", "\"name\": \"topk\"");
-    edit_manifest(w, "\"residual\": \"committed\"",
-                  "\"residual\": \"comitteed\"");
-    expect_refused(w, GYRE_FORMAT, "committed, volatile or off");
-    edit_manifest(w, "\"residual\": \"comitteed\"",
-                  "\"residual\": \"committed\"");
-    edit_manifest(w, "\"format\": 1", "\"format\": 9");
-    expect_refused(w, GYRE_LAYOUT, "format 9");
-    edit_manifest(w, "\"format\": 9", "\"format\": 1");
-    fixture_open(&w->f, NULL);
-}
-
-static void expect_no_store(world *w, gyre_status want, const char *text)
-{
-    expect(&w->f,
-           gyre_store_create(w->f.context, w->f.path, &w->spec, NULL,
-                             &w->f.store, &w->f.error),
-           want);
-    unit_assert_text(&w->f.error, text);
-    assert_null(w->f.store);
-    assert_int_not_equal(access(w->f.path, F_OK), 0);
-}
-
-static void test_nonsense_is_refused_by_name(void **state)
-{
-    world *w = *state;
-    gyre_setting setting = {"ration", 0.25};
-
-    w->spec.compressor = "topq";
-    expect_no_store(w, GYRE_NOT_FOUND, "topq");
-    w->spec.compressor = "topk";
-    w->spec.compressor_settings = &setting;
-    w->spec.compressor_setting_count = 1;
-    expect_no_store(w, GYRE_PARAMETER, "ration");
-    unit_assert_text(&w->f.error, "ratio");
-    setting = (gyre_setting){"ratio", -1};
-    expect_no_store(w, GYRE_PARAMETER, "ratio");
-    setting.value = 0.5;
-    w->spec.compressor = NULL;
-    expect_no_store(w, GYRE_INVALID, "no compressor");
-    w->spec.compressor_setting_count = 0;
-    w->spec.residual = (gyre_residual)3;
-    expect_no_store(w, GYRE_RANGE, "residual is 3");
-    /* without a compressor it says nothing */
-    w->spec.residual = GYRE_RESIDUAL_VOLATILE;
-    fixture_create(&w->f, &w->m, &w->spec, NULL);
-    assert_int_equal(info_of(&w->f).residual, GYRE_RESIDUAL_OFF);
-}
-
-/* Once said, for good: by the manifest, and by each record should a copy of
- * the manifest have to stand in. */
-static void test_an_inexact_device_is_on_record(void **state)
-{
-    world *w = *state;
-    gyre_store_spec spec = {.size = sizeof(spec), .chunk_elements = 2048};
-
-    fixture_create(&w->f, &w->m, &w->spec, NULL);
-    assert_true(info_of(&w->f).exact);
-    reopen(w);
-    assert_true(info_of(&w->f).exact);
-    good(&w->f, gyre_manifest_note_inexact(w->f.store, &w->f.error));
-    assert_false(info_of(&w->f).exact);
-    reopen(w); /* by the manifest */
-    assert_false(info_of(&w->f).exact);
-    commit(w);
-    fixture_close(&w->f);
-    edit_manifest(w, "\"exact\": false", "\"exact\":  true");
-    fixture_open(&w->f, NULL); /* by the record */
-    assert_false(info_of(&w->f).exact);
-    fixture_close(&w->f);
-    good(&w->f, gyre_store_reshard(w->f.context, w->f.path, &spec, NULL, NULL,
-                                   NULL, &w->f.error));
-    fixture_open(&w->f, NULL);
-    assert_false(info_of(&w->f).exact);
-}
-
-/* ---- room for gradients ----------------------------------------------- */
-
-static void test_spill_reserves_a_region_beside_each_chunk(void **state)
-{
-    world *w = *state;
-    uint64_t without, regions = 0;
-    const gyre_layout *layout;
-
-    fixture_create(&w->f, &w->m, &w->spec, NULL);
-    without = info_of(&w->f).disk_bytes;
-    assert_false(info_of(&w->f).spill);
-    fixture_close(&w->f);
-    snprintf(w->f.path, sizeof(w->f.path), "%s/spill", w->f.root);
-    w->spec.spill = 1;
-    w->spec.seed = 0xfedcba9876543210u;
-    fixture_create(&w->f, &w->m, &w->spec, NULL);
-    layout = &w->f.store->layout;
-    for (uint64_t c = 0; c < layout->train_chunks; c++) {
-        size_t cursor = GYRE_RUN_FIRST;
-        uint64_t blocks = 0;
-        gyre_run run;
-
-        while (gyre_layout_next_run(layout, c, &cursor, &run))
-            blocks += gyre_codec_bound(w->f.store->codec, run.n);
-        assert_true(gyre_layout_gradient_bytes(layout, c) >= blocks);
-        assert_true(gyre_layout_gradient_bytes(layout, c) >=
-                    gyre_layout_chunk_elements(layout, c) * 4);
-        regions += gyre_layout_gradient_bytes(layout, c);
-    }
-    assert_int_equal(info_of(&w->f).disk_bytes, without + regions);
-    reopen(w);
-    assert_true(info_of(&w->f).spill);
-    assert_int_equal(info_of(&w->f).disk_bytes, without + regions);
-    assert_true(info_of(&w->f).seed == 0xfedcba9876543210u);
-    fixture_round(&w->f, &w->m, 1, NULL, NULL);
-}
-
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(test_a_commit_keeps_it_and_an_open_brings_it_back),
         IN_A_WORLD(test_only_what_changed_is_written),
         IN_A_WORLD(test_kappa_goes_into_what_is_stored),
-        IN_A_WORLD(test_volatile_and_off_take_no_room),
         IN_A_WORLD(test_in_place_there_is_one_version),
         IN_A_WORLD(test_digest_and_export_know_nothing_of_it),
         IN_A_WORLD(test_a_reshard_carries_it),
         IN_A_WORLD(test_an_import_zeroes_it_where_values_are_taken),
         IN_A_WORLD(test_damage_is_told_and_the_whole_store_goes_back),
-        IN_A_WORLD(test_the_plugin_is_found_again_or_named),
-        IN_A_WORLD(test_nonsense_is_refused_by_name),
-        IN_A_WORLD(test_an_inexact_device_is_on_record),
-        IN_A_WORLD(test_spill_reserves_a_region_beside_each_chunk),
     };
 
     return cmocka_run_group_tests_name("store: residual", tests, NULL, NULL);
