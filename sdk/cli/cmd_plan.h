@@ -30,7 +30,7 @@ typedef struct plan_ask {
     gyre_mask mask_table;
     gyre_documents *documents;
     uint64_t *bounds;
-    bool both;                        /* --pass was not given */
+    bool both; /* --pass was not given */
     char shown[1024];
     cli_option options[PLAN_OPTIONS]; /* the shared ones behind the own */
 } plan_ask;
