@@ -132,8 +132,11 @@ typedef struct gyre_attention_options {
     uint32_t reserved;
 } gyre_attention_options;
 
-/* Makes the plans and takes all memory.  Errors: INVALID, RANGE, PLAN,
- * NOT_FOUND, PARAMETER, UNSUPPORTED, NO_MEMORY.  The world outlives it. */
+/* Makes the plans and takes all memory.  Ranks in several processes: all open
+ * it, and INVALID says which was given another plan or option that decides
+ * results (delay, workers and devices may differ).  Errors: INVALID, RANGE,
+ * PLAN, NOT_FOUND, PARAMETER, UNSUPPORTED, NO_MEMORY.  The world outlives it.
+ */
 GYRE_API gyre_status gyre_attention_open(gyre_context *context,
                                          gyre_world *world,
                                          const gyre_attention_options *options,

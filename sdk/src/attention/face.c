@@ -304,6 +304,8 @@ gyre_status gyre_attention_open(gyre_context *context, gyre_world *world,
         status = no_memory(error);
     for (uint32_t pass = 0; pass < 2 && status == GYRE_OK; pass++)
         status = open_executors(a, &options, pass, error);
+    if (status == GYRE_OK)
+        status = gyre_attention_same(a, &options, error);
     if (status != GYRE_OK) {
         gyre_attention_close(a);
         return gyre_attention_give_up(world, status, error);

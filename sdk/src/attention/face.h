@@ -37,6 +37,15 @@ gyre_status gyre_attention_plans(gyre_context *context,
  */
 gyre_status gyre_attention_give_up(gyre_world *world, gyre_status status,
                                    const gyre_error *error);
+/* agree.c: INVALID where a process has other numbers than that of rank 0, by
+ * name; and so of plans and options.  All processes call it; all hear of it. */
+gyre_status gyre_attention_agree(gyre_context *context, gyre_world *world,
+                                 const uint64_t *numbers,
+                                 const char *const *names, uint32_t count,
+                                 gyre_error *error);
+gyre_status gyre_attention_same(const gyre_attention *a,
+                                const gyre_attention_options *options,
+                                gyre_error *error);
 gyre_executor_options
 gyre_attention_executor_options(const gyre_attention_options *options,
                                 const gyre_plan *plan);

@@ -2,6 +2,7 @@
 include sdk/src/attention/kernel.mk
 
 attention_sources = $(attention_kernel_sources) \
+	sdk/src/attention/agree.c \
 	sdk/src/attention/attention.h \
 	sdk/src/attention/check.c \
 	sdk/src/attention/cost.c \

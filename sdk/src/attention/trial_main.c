@@ -51,6 +51,9 @@ static gyre_status prepare(trial *t, gyre_world *world, gyre_error *error)
     if (status == GYRE_OK)
         status = gyre_attention_open(t->context, t->world, &t->options,
                                      &t->attention, error);
+    if (status == GYRE_OK)
+        status = gyre_attention_agree(t->context, t->world, &t->asked.seed,
+                                      &(const char *){"seed"}, 1, error);
     if (status != GYRE_OK)
         return status;
     const gyre_attention *a = t->attention;
