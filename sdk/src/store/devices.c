@@ -55,12 +55,7 @@ gyre_status gyre_store_take_devices(gyre_store *store,
     if (n > GYRE_MAX_DEVICES)
         return gyre_fail(error, GYRE_RANGE, "%zu devices, at most %d allowed",
                          n, GYRE_MAX_DEVICES);
-    store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
-    store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
-    store->layout.devices = (uint32_t)n;
-    for (size_t d = 0; store->places != NULL && d < n; d++)
-        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
-    if (store->places == NULL || store->layout.weights == NULL)
+    if (!gyre_place_table(store, n))
         return gyre_fail(error, GYRE_NO_MEMORY, "no memory for devices");
     for (size_t d = 0; d < n; d++) {
         gyre_place *place = &store->places[d];
@@ -144,13 +139,12 @@ static gyre_status check_super(const gyre_store *store, uint32_t d,
     return GYRE_OK;
 }
 
-/* Try device d's file in the folder of device k. */
-static gyre_status try_place(gyre_store *store, uint32_t d, uint32_t k,
+/* Open device d's file in a folder and lock it. */
+static gyre_status take_file(gyre_store *store, uint32_t d, const char *path,
                              gyre_error *error)
 {
     gyre_place *place = &store->places[d];
-    char *file = gyre_place_file_name(store, store->places[k].path, d);
-    gyre_super super;
+    char *file = gyre_place_file_name(store, path, d);
     gyre_status status;
 
     if (file == NULL)
@@ -158,14 +152,24 @@ static gyre_status try_place(gyre_store *store, uint32_t d, uint32_t k,
     gyre_free_text(store->context, place->file);
     place->file = file;
     status = gyre_io_open_file(file, 0, &place->fd, &place->direct, error);
-    if (status != GYRE_OK)
-        return status;
-    status = gyre_place_lock_file(store, place, store->lock_wait_ns, error);
+    if (status == GYRE_OK)
+        status = gyre_place_lock_file(store, place, store->lock_wait_ns, error);
+    return status;
+}
+
+/* Try device d's file in the folder of device k. */
+static gyre_status try_place(gyre_store *store, uint32_t d, uint32_t k,
+                             gyre_error *error)
+{
+    gyre_place *place = &store->places[d];
+    gyre_super super;
+    gyre_status status = take_file(store, d, store->places[k].path, error);
+
     if (status == GYRE_OK)
         status = read_super(store, place, &super, error);
     if (status == GYRE_OK)
         status = check_super(store, d, &super, error);
-    if (status != GYRE_OK) {
+    if (status != GYRE_OK && place->fd >= 0) {
         close(place->fd);
         place->fd = -1;
     }
@@ -199,17 +203,8 @@ static gyre_status open_place(gyre_store *store, uint32_t d, uint32_t *found,
 static gyre_status open_anyway(gyre_store *store, uint32_t d,
                                const gyre_error *why, gyre_error *error)
 {
-    gyre_place *place = &store->places[d];
-    char *file = gyre_place_file_name(store, place->path, d);
-    gyre_status status;
+    gyre_status status = take_file(store, d, store->places[d].path, error);
 
-    if (file == NULL)
-        return gyre_fail(error, GYRE_NO_MEMORY, "no memory for a path");
-    gyre_free_text(store->context, place->file);
-    place->file = file;
-    status = gyre_io_open_file(file, 0, &place->fd, &place->direct, error);
-    if (status == GYRE_OK)
-        status = gyre_place_lock_file(store, place, store->lock_wait_ns, error);
     if (status == GYRE_OK)
         store->complain(store->complain_user, d, why);
     return status;

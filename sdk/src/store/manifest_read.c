@@ -163,12 +163,7 @@ static gyre_status read_devices(const reader *r, json_t *array)
 
     if (n < 1 || n > GYRE_MAX_DEVICES)
         return bad(r, "devices", "an array of 1 to 64");
-    store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
-    store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
-    store->layout.devices = (uint32_t)n;
-    for (size_t d = 0; store->places != NULL && d < n; d++)
-        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
-    if (store->places == NULL || store->layout.weights == NULL)
+    if (!gyre_place_table(store, n))
         return no_memory(r);
     for (size_t d = 0; d < n; d++) {
         json_t *device = json_array_get(array, d);

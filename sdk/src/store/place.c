@@ -67,6 +67,16 @@ gyre_status gyre_place_resolve(gyre_store *store, gyre_error *error)
     return GYRE_OK;
 }
 
+bool gyre_place_table(gyre_store *store, size_t n)
+{
+    store->places = gyre_alloc_zero(store->context, n, sizeof(gyre_place));
+    store->layout.weights = gyre_alloc_zero(store->context, n, sizeof(double));
+    store->layout.devices = (uint32_t)n;
+    for (size_t d = 0; store->places != NULL && d < n; d++)
+        store->places[d].fd = -1; /* before anything can fail: 0 is a file */
+    return store->places != NULL && store->layout.weights != NULL;
+}
+
 bool gyre_place_is_device_name(const char *name)
 {
     size_t n = strspn(name, "0123456789abcdef");

@@ -39,6 +39,8 @@ void gyre_place_unlock(gyre_store *store);
  * waits for a dead owner's I/O. */
 gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
                                  uint64_t wait_ns, gyre_error *error);
+/* n places without files, each with its weight; false without memory. */
+bool gyre_place_table(gyre_store *store, size_t n);
 /* The folder or block file that a manifest path means. */
 const char *gyre_place_folder(const gyre_store *store, const char *path);
 /* Name of a device's file: the block file itself, or DIR/UUID8.gN.dNN; freed
