@@ -127,6 +127,12 @@ bool gyre_number_parse(const char *text, double *out);
 
 /* Nanoseconds of the monotonic clock. */
 uint64_t gyre_now(void);
+/* The end of a wait from `begin` on; beyond what the clock can say it never
+ * comes. */
+static inline uint64_t gyre_until(uint64_t begin, uint64_t wait_ns)
+{
+    return wait_ns < UINT64_MAX - begin ? begin + wait_ns : UINT64_MAX;
+}
 
 /* 16 random bytes for a uuid (version 4 bits set). */
 gyre_status gyre_random_uuid(uint8_t uuid[16], gyre_error *error);

@@ -26,14 +26,6 @@
 
 enum { POLL_NS = 5000000 };
 
-/* The end of a wait; one beyond what the clock can say never comes. */
-static uint64_t end_of(uint64_t wait_ns)
-{
-    uint64_t now = gyre_now();
-
-    return wait_ns < UINT64_MAX - now ? now + wait_ns : UINT64_MAX;
-}
-
 static void nap(void)
 {
     struct timespec t = {0, POLL_NS};
@@ -186,7 +178,7 @@ gyre_status gyre_place_lock(gyre_store *store, uint64_t wait_ns,
 {
     char path[4096];
     char text[32];
-    uint64_t until = end_of(wait_ns);
+    uint64_t until = gyre_until(gyre_now(), wait_ns);
     int fd = -1, n;
 
     snprintf(path, sizeof(path), "%s/lock", store->path);
@@ -230,7 +222,7 @@ void gyre_place_unlock(gyre_store *store)
 gyre_status gyre_place_lock_file(gyre_store *store, gyre_place *place,
                                  uint64_t wait_ns, gyre_error *error)
 {
-    uint64_t until = end_of(wait_ns);
+    uint64_t until = gyre_until(gyre_now(), wait_ns);
     bool told = false;
 
     while (flock(place->fd, LOCK_EX | LOCK_NB) != 0) {

@@ -154,13 +154,10 @@ static void name_waiting(const gyre_world *world, char *text, size_t size)
              flock->count, groups);
 }
 
-/* When the oldest group is late; one that may wait for ages never is. */
+/* When the oldest group is late. */
 static uint64_t late_at(const gyre_world *world)
 {
-    uint64_t begun = world->oldest->begun;
-
-    return world->timeout < UINT64_MAX - begun ? begun + world->timeout
-                                               : UINT64_MAX;
+    return gyre_until(world->oldest->begun, world->timeout);
 }
 
 static bool is_late(const gyre_world *world, uint64_t now)
